@@ -133,3 +133,14 @@ def test_no_test_file_imports_from_another() -> None:
         and (node.module or "").rpartition(".")[2].startswith("test_")
     ]
     assert borrowed == []
+
+
+def test_class_variables_have_a_type_as_pydantic_on_python_3_10_needs() -> None:
+    bare = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "ClassVar"
+    ]
+    assert bare == []

@@ -89,11 +89,12 @@ def _cuts(raw: bytes) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of a tokenizer on a sample of texts, with the names they have in `Tally.result`.
-    Speeds are left out, so that a card has the same bytes on every machine. on: a description of
-    the texts; seed: the seed of the sample; byte_share: the share of tokens that are byte-fallback
-    tokens (single bytes of characters without a token), or None if the model has none; first_lost:
-    the beginning of the first text that is not decoded exactly."""
+    """The figures of one tokenizer, measured on a sample of texts and listed in its card. Most
+    names and values are those of the dict that `Tally.result` returns. Speeds are left out, so that
+    a card has the same bytes on every machine. on: a description of the texts; seed: the sample's
+    seed; byte_share: the share of tokens that are byte-fallback tokens (single bytes of characters
+    without a token), None if the model has none; first_lost: the beginning of the first text that
+    is not decoded exactly."""
 
     on: str
     seed: int
@@ -127,8 +128,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Shown:
-    """The parts of a tokenizer that the HTML page of its card shows. texts: the beginnings of some
-    texts, each as a list of tokens; vocabulary: the bytes of each token, by id."""
+    """The contents of the HTML page of a tokenizer's card. texts: the beginnings of some texts,
+    each as a list of tokens; vocabulary: the bytes of each token, by id."""
 
     texts: list[list[bytes]]
     vocabulary: dict[int, bytes]
@@ -221,8 +222,8 @@ MOST_ROWS = 50  # in tables that grow with the corpus or the vocabulary
 
 
 class Card:
-    """The card of a tokenizer: a dataclass with the fields of the card's JSON, in the same order. A
-    field that has a default is omitted from the JSON if its value is None."""
+    """The card of a tokenizer, a report on its origin and figures. Subclasses are dataclasses with
+    the fields of the card's JSON. The JSON omits a field with a default if its value is None."""
 
     file: str
     algorithm: str

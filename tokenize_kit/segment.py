@@ -29,9 +29,10 @@ _LINKERS = (0x17D2, 0x1039)  # of Khmer and Burmese: the next letter belongs to 
 
 @lru_cache(maxsize=4)
 def _kinds(scripts: tuple[str, ...]) -> np.ndarray:
-    """Return uint8[0x10000], the kind of each code point: 0 not in a run, 1 begins a cluster, 2
-    continues the cluster, 3 joins the next letter to the cluster. All letters and marks of these
-    kinds take three bytes in UTF-8; rare Han letters of four bytes are left out."""
+    """Return uint8[0x10000], the kind of each code point: 1 begins a grapheme cluster, 2 continues
+    the cluster, 3 continues it and adds the next letter to it, 0 is no letter or mark of the
+    scripts. Code points of kinds 1 to 3 take three bytes in UTF-8; rare Han letters of four bytes
+    are left out."""
     inside = np.logical_or.reduce([members(name) for name in scripts])
     kinds = np.zeros(0x10000, np.uint8)
     kinds[(inside & members("L"))[:0x10000]] = _LETTER
@@ -43,7 +44,8 @@ def _kinds(scripts: tuple[str, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class DictionaryCard:
-    """The entry of a tokenizer's card on the list of words."""
+    """The entry in a tokenizer's card about the dictionary, the list of words by which text without
+    spaces was split in training. words, ignored, sha256: as in Dictionary."""
 
     used: str
     words: int
@@ -63,8 +65,8 @@ class Dictionary:
     scripts: tuple[str, ...] = SCRIPTS
 
     def cut(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Return int64[]: the offsets of texts, with the ends of words inserted. data: uint8[],
-        valid UTF-8; offsets: int64[rows + 1]."""
+        """Return int64[]: the bounds of the texts and of the words found in them, in order. data:
+        uint8[], valid UTF-8; offsets: int64[rows + 1]."""
         return _cut(data, offsets, _kinds(self.scripts), self.slots)
 
     def card(self) -> DictionaryCard:
@@ -72,9 +74,8 @@ class Dictionary:
 
 
 def read_dictionary(path: Path, scripts: tuple[str, ...] | None = SCRIPTS) -> Dictionary:
-    """Read a list of words from a UTF-8 file with one word per line. scripts: the scripts of the
-    words; None for all scripts that have words in the list, even Han. Raises LlmcurateError naming
-    the file."""
+    """Read a list of words from a UTF-8 file with one word per line. scripts: the words' scripts;
+    None for all scripts in the list, even Han. Raises LlmcurateError naming the file."""
     try:
         raw = path.read_bytes()
         lines = {line.strip() for line in raw.decode("utf-8-sig").splitlines()} - {""}

@@ -53,14 +53,13 @@ class Tokenizer:
         """Yield the ids of one text that is given in parts, as several uint32[]; concatenated, they
         are the ids of the whole text. parts: the text, cut anywhere; parts of bytes may even end
         within characters. Memory holds a few megabytes if the tokenizer splits text before encoding
-        and the text needs no normalization (our byte-level BPE encoder and the Unigram trained
-        here); otherwise it holds the whole text."""
+        and does not normalize it, such as a byte-level BPE with our encoder or a Unigram trained by
+        llmcurate; for other tokenizers, memory holds the whole text."""
         chunks = (np.frombuffer(part, np.uint8) for part in _whole_characters(parts))
         return encode_parts(chunks, self._tokens.encode, self._tokens.encode_settled)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids, special tokens included. Bytes that are not UTF-8 become
-        U+FFFD."""
+        """Return the text of ids, special tokens included. Invalid UTF-8 becomes U+FFFD."""
         return self._tokens.decode([int(number) for number in ids])
 
     def decode_parts(self, ids: Iterable[int]) -> Iterator[str]:

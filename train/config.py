@@ -43,7 +43,8 @@ class Source:
 
     @property
     def label(self) -> str:
-        """The source's name, by default the folder's (shards for a recipe's 01-shards-DIGEST)."""
+        """The source's name: ``name`` if it is given, else the folder's name. For the folder
+        01-shards-DIGEST of a recipe's step, this is shards."""
         folder = self.shards.rstrip("/").rsplit("/", 1)[-1]
         return self.name or re.sub(r"^\d+-(.+)-[0-9a-f]{16}$", r"\1", folder)
 
@@ -472,9 +473,9 @@ def locate(config: TrainConfig, step: int) -> tuple[int, int]:
 
 
 def model_at(model: ModelConfig, config: TrainConfig, stage: int) -> ModelConfig:
-    """Return the model's configuration in a stage, counted from 0. Its rotary positions are those
-    of the latest stage up to this one that sets them. Raises ``LlmcurateError`` if a stage sets
-    them and the model has none."""
+    """Return the model's configuration in a stage, counted from 0. If stages change the rotary
+    positions, the latest change up to this stage counts. Raises ``LlmcurateError`` if a stage
+    changes them and the model has none."""
     for current in config.stages[: stage + 1]:
         changed = [name for name in ("theta", "scaling") if getattr(current, name) is not None]
         if not changed:

@@ -48,8 +48,8 @@ class _WithoutStart(TorchFunctionMode):
 
 @contextmanager
 def on_meta() -> Iterator[None]:
-    """Build modules without memory, on the meta device. Their weights have no initial values:
-    random ones would load torch's compiler, which takes seconds."""
+    """Build modules without memory, on the meta device. Their weights get no initial values,
+    because drawing random ones would load torch's compiler, which takes seconds."""
     with torch.device("meta"), _WithoutStart():
         yield
 
@@ -88,8 +88,9 @@ def peak_memory(device: torch.device) -> int:
 
 
 def keep_compiled() -> None:
-    """Keep what torch.compile compiles in llmcurate's cache, for later runs, unless the user has
-    chosen a folder. PyTorch's compiler sets a temporary folder when it is imported."""
+    """Make torch.compile keep compiled code in llmcurate's cache for later runs, unless the user
+    has set a folder. A temporary folder does not count as set by the user: PyTorch sets one by
+    default when it is imported."""
     name, temporary = "TORCHINDUCTOR_CACHE_DIR", str(Path(gettempdir(), "torchinductor_"))
     with suppress(RuntimeError):  # the user has no home
         if os.environ.get(name, temporary).startswith(temporary):
@@ -106,9 +107,9 @@ def uncompiled() -> AbstractContextManager[Any]:
 
 
 def device_notices(device: torch.device, deterministic: bool) -> list[str]:
-    """Return lines for the log: one if a Mac's GPU is not used, and one if a repeated run would end
-    with slightly different weights, because kernels of a GPU add numbers in the order in which
-    their threads end."""
+    """Return lines for the log: a line if a Mac's GPU is not used, or a line if a repeated run
+    would end with slightly different weights, because kernels of a GPU add numbers in the order in
+    which their threads end."""
     if device.type == "cpu" and torch.backends.mps.is_available():
         return [f"on the CPU: {_NO_MPS}"]
     if device.type != "cuda" or deterministic:

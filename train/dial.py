@@ -1,6 +1,6 @@
-"""The dial: all settings of a run from one budget (time, tokens or depth). The model has the least
-loss by a published law, at the speed that a trial measures on this device. The plan is written
-before the first step; a resumed run reads it, so that results never depend on a later trial.
+"""The dial: all settings of a run from one budget (time, tokens or depth). The model's
+size suits the tokens that the budget allows, at the speed that a trial measures on this device. The
+plan is written before the first step. A resumed run reads it, so no later trial changes results.
 """
 
 from __future__ import annotations
@@ -152,10 +152,11 @@ class Trial:
 
 
 class Dial:
-    """The search for a plan. ``tokens``: distinct tokens of text. ``vocab``: size of vocabulary.
-    ``given``: settings of training that the user has chosen. ``model``: the chosen preset, or None.
-    ``changes``: changes to the model's settings. ``measure``: returns the seconds of a step in one
-    process."""
+    """Finds the model and settings that suit a budget. ``tokens``: tokens in the training text.
+    ``vocab``: size of vocabulary. ``given``: settings of training that the user has chosen.
+    ``model``: the chosen preset, or None. ``changes``: changes to the model's settings.
+    ``measure``: returns the seconds of a step in one process. In the methods, ``size`` is the
+    model's number of layers, or 0, which stands for the chosen preset."""
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class Dial:
             self.sizes = [0]
 
     def plan(self) -> Dialled:
-        """Return the plan. Raises ``LlmcurateError`` if no model fits the memory."""
+        """Choose the settings of a run. Raises ``LlmcurateError`` if no model fits the memory."""
         first, rows, context = FIRST[self.machine.kind]
         size = first if first in self.sizes else self.sizes[0]
         chosen = self.given.get
@@ -220,7 +221,8 @@ class Dial:
         return Dialled(model=config, train=lasting, reasons=reasons)
 
     def _config(self, size: int, context: int) -> ModelConfig:
-        """Return the model of a size: for 0 the chosen preset, else the default with this depth."""
+        """Return the model of a size: the chosen preset or, without one, the default model with
+        ``size`` layers."""
         if self.model is None:
             config = default_model(size, vocab=self.vocab, context=context)
         else:
@@ -228,7 +230,7 @@ class Dial:
         return change(config, self.changes, "model")
 
     def _operations(self, size: int) -> float:
-        """Return the operations per token in the longest context, by which sizes are compared."""
+        """Return the operations per token of a model of this size in the longest context."""
         context = CONTEXTS[self.machine.kind][1]
         return flops_per_token(self._config(size, context), context)
 
@@ -256,7 +258,7 @@ class Dial:
         return min(self.most, self._best_tokens(size))
 
     def _rate(self, size: int) -> float:
-        """Return the tokens per second of all processes."""
+        """Return the tokens per second of all processes for a model of this size."""
         return self._speed(size) * self.machine.processes / self._operations(size)
 
     def _every(self, size: int, steps: int) -> int:
@@ -275,8 +277,8 @@ class Dial:
         return best_tokens(matmul_parameters(self._config(size, CONTEXTS[self.machine.kind][1])))
 
     def _best(self) -> int:
-        """Return the size for which the budget, at the known speeds, allows the number of tokens
-        nearest to the best. Only sizes whose weights fit the memory are considered."""
+        """Return the model size whose training tokens within the budget, at the known speeds, are
+        nearest to ``best_tokens`` for this size. Only sizes whose weights fit the memory count."""
         room = SAFE * self.machine.memory
         fit = [size for size in self.sizes if STATE * self._parameters(size) < room]
 
@@ -286,7 +288,7 @@ class Dial:
         return min(fit, key=distance, default=self.sizes[0])
 
     def _shape(self, size: int) -> dict[str, Any]:
-        """Return the rows and the context of a batch."""
+        """Return the rows and the context of a batch for a model of this size."""
         wanted = BATCH * (self._tokens(size) * self._operations(size)) ** BATCH_POWER
         least, most = CONTEXTS[self.machine.kind]
         context = min(most, max(least, 2 ** int(math.log2(wanted / ROWS))))
@@ -296,7 +298,8 @@ class Dial:
         return {"context": context, "rows": self.given.get("rows", rows)}
 
     def _settings(self, size: int, shape: dict[str, Any], steps: int = 1000) -> dict[str, Any]:
-        """Return settings of training for ``steps`` steps with the rows and context ``shape``."""
+        """Return settings for a training run of ``steps`` steps. ``shape`` has the rows and the
+        context of a batch, as ``_shape`` returns them."""
         layers = self._config(size, shape["context"]).layers
         epochs = steps * shape["rows"] * shape["context"] / self.distinct
         return {

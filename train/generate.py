@@ -47,8 +47,8 @@ class Sampling:
     ``temperature``: divides the logits; 0 takes the likeliest token.
     ``top_k``: keeps the k likeliest tokens and all as likely as the last of these (Fan et al.
         2018).
-    ``top_p``: keeps the fewest likeliest tokens with this probability together (Holtzman et al.
-        2020).
+    ``top_p``: keeps the likeliest tokens until their probabilities sum to at least this (Holtzman
+        et al. 2020).
     ``min_p``: keeps tokens with at least this share of the highest chance (Nguyen et al. 2024).
     """
 
@@ -156,7 +156,7 @@ class Chooser:
         self._draws = [self._draws[row] for row in rows]
 
     def permuted(self, count: int) -> Tensor:
-        """Return 0 .. count - 1 in random order, with the random stream of the first text."""
+        """Return 0 .. count - 1 in random order, from the first text's own random generator."""
         return torch.randperm(count, generator=self._draws[0])
 
 
@@ -192,8 +192,8 @@ class Filling:
 
 
 def with_masks(tokenizer: Tokenizer, prompt: str, mask: int) -> tuple[list[int], str]:
-    """Return the ids of a prompt, and its text before the first mask token. A mask stands for a
-    word and the space before it."""
+    """Return the ids of a prompt, and the prompt's text before the first mask token. Both leave out
+    spaces before a mask token, because a mask stands for a word and the space before the word."""
     *before, last = prompt.split(tokenizer.id_to_token(mask))
     ids: list[int] = []
     for part in before:
@@ -267,8 +267,8 @@ def fill(
 
 
 def _reader(model: Decoder, documents: Tensor, mask: int, never: Tensor | None) -> Read:
-    """Return a function that takes ids [texts, length] and places (bool) and returns the logits
-    there. Raises ``LlmcurateError`` if the texts are longer than the model's context."""
+    """Return a function from ids [texts, length] and flags of places (bool) to the logits at these
+    places. Raises ``LlmcurateError`` if the texts are longer than the model's context."""
     device, width = model.embedding.weight.device, documents.shape[1]
     if width > model.config.context:
         raise UsageError(
@@ -325,9 +325,9 @@ def candidates(
 
 
 def mask_predict(read: Read, ids: Tensor, blank: Tensor, mask: int, rounds: int) -> Tensor:
-    """Return ``ids`` [texts, length] with a token in each ``blank``. ``blank``: True where a token
-    is missing. In round t of T, counted from 0, a share (T - t) / T of the blanks is masked and
-    chosen again. These are the blanks whose tokens were least likely when chosen."""
+    """Return ``ids`` [texts, length] with a token at each ``blank`` (True where a token is
+    missing). In round t of T, counted from 0, a share (T - t) / T of the blanks is masked and
+    predicted again: the blanks whose tokens have the lowest probability."""
     ids, chances = ids.clone(), torch.full(ids.shape, -math.inf)
     counts = blank.sum(-1, keepdim=True)
     for turn in range(rounds):
@@ -382,13 +382,13 @@ def unbounded(config: ModelConfig) -> bool:
 class Texts:
     """A batch of texts that grow by a token at a time. Shorter texts are padded in front.
 
-    If a text gets longer than the model's context, the model starts again from the text's last
-    tokens, half as many as the context has, except if the model is ``unbounded``. Prompts are read
-    in both directions, up to the context's length, if the model was trained for that. ``known``:
-    the tokens of each text. ``agree``: function that returns the logits to use when several
-    processes compute them together. ``sources``: for an encoder-decoder, the ids that its encoder
-    reads for each text. ``compiled``: True to compile the step that reads each text's newest token.
-    """
+    When a text gets longer than the model's context, its beginning is dropped: the last half
+    context of tokens stays, and grows again. An ``unbounded`` model has no such limit. A model
+    trained to read prompts in both directions reads each prompt in both directions, up to the
+    length of the context. ``known``: the tokens of each text. ``agree``: function that returns the
+    logits to use when several processes compute them together. ``sources``: for an encoder-decoder,
+    the ids that its encoder reads for each text. ``compiled``: True to compile the step that reads
+    each text's newest token."""
 
     def __init__(
         self,
@@ -565,18 +565,18 @@ def complete(
 ) -> list[Completion]:
     """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time.
 
-    A decoder reads a prompt after the tokens that texts began with in training, and any token that
-    ends a text ends the continuation. An id without a token is never written. With ``suffix``, a
-    model trained with objective fim writes the text between prompt and suffix, as far as its
-    context allows. In an encoder-decoder, the encoder reads the prompt and the decoder writes the
-    text. Special tokens in the prompt and in the text are written by their names. With ``chat``, a
-    prompt is what a user says after the message ``system``, if any, and the text is the answer. An
-    encoder fills the masks of a prompt by the method ``filling``. A prompt without masks gets
-    ``max_tokens`` masks at its end. ``agree`` and ``compiled``: see ``Texts``.
+    A decoder reads the tokens that came before each text in training, then the prompt. Any token
+    that ends a text ends the continuation. With ``suffix``, a model trained with objective fim
+    writes the text between prompt and suffix, as far as its context allows. With ``chat``, a prompt
+    is what a user says after the message ``system``, if any, and the text is the answer. In an
+    encoder-decoder, the encoder reads the prompt, and the decoder writes the text. In this prompt
+    and this text, special tokens are written by name. An encoder fills the masks of a prompt by the
+    method ``filling``. A prompt without masks gets ``max_tokens`` masks at its end. ``agree`` and
+    ``compiled``: see ``Texts``.
 
-    The same seed gives the same text on the same device. Each prompt has its own random stream,
-    whatever the other prompts are. Raises ``LlmcurateError`` if the model cannot do what is asked.
-    """
+    Ids to which the tokenizer assigns no token are never chosen. The same seed gives the same text
+    on the same device. Each prompt has its own random stream, whatever the other prompts are.
+    Raises ``LlmcurateError``, for instance if the model cannot write before a ``suffix``."""
     if max_tokens < 1 or batch < 1:
         raise UsageError("give max_tokens and batch of 1 or more")
     if not 0 <= seed < 1 << 63:
@@ -638,8 +638,9 @@ def continue_ids(
     compiled: bool = False,
     stops: Callable[[list[int]], bool] | None = None,
 ) -> list[tuple[list[int], bool]]:
-    """Return the new ids of each text, and True if one of ``ends`` ended it or ``stops`` is true of
-    its new ids. Other parameters: see ``complete``, ``Chooser`` and ``Texts``."""
+    """Return (new ids, ended) for each text. ``ended`` is True if one of ``ends`` was chosen or
+    ``stops`` returned True for the new ids. ``never``: see ``Chooser``. ``sources``, ``agree``,
+    ``compiled``: see ``Texts``. The other parameters: see ``complete``."""
     results: dict[int, tuple[list[int], bool]] = {}
     read = ids if sources is None else sources
     # Texts of similar lengths together need the least padding.

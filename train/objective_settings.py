@@ -18,9 +18,9 @@ Form = Literal["auto", "encoder-decoder", "prefix", "causal"]
 
 @dataclass(frozen=True, kw_only=True)
 class Auto:
-    """The model's usual objective: for a decoder ``causal``; for an encoder ``masked``, or the
-    objective of its head for segment pairs; for a discriminator ``replaced``; for an
-    encoder-decoder the setting ``encoder.learns``."""
+    """The model's usual objective. For a decoder it is ``causal``. For an encoder it is ``masked``,
+    or the objective for segment pairs if it has a head for these. For a discriminator it is
+    ``replaced``. For an encoder-decoder it is the one that ``encoder.learns`` names."""
 
     kind: Literal["auto"] = "auto"
 
@@ -140,7 +140,8 @@ class Replaced(Masked):
 
 @dataclass(frozen=True, kw_only=True)
 class Denoiser:
-    """Restore a damaged text. A run replaces the ``form`` "auto" by that of its model."""
+    """Restore a damaged text. ``form`` says where a model reads the damaged text; with "auto", this
+    follows from the kind of model."""
 
     form: Form = Field(
         "auto",
@@ -215,7 +216,7 @@ class Continuation(Denoiser):
 
 @dataclass(frozen=True, kw_only=True)
 class Mode:
-    """A denoiser of UL2: its spans, and the special token with which its sources begin."""
+    """A denoiser of UL2: its spans, and the special token that begins the damaged texts."""
 
     mode: Literal["R", "S", "X"] = Field(
         description="R, regular; X, extreme: a large share or long spans; S, sequential: the end "

@@ -35,8 +35,9 @@ FEW_EPOCHS = 2
 
 def default_model(depth: int, *, vocab: int, context: int) -> ModelConfig:
     """Return the default model with ``depth`` layers and 64 x depth dimensions. Like LLaMA (Touvron
-    et al. 2023), it has RMSNorm, rotary positions, and a SwiGLU feed-forward 8/3 times as wide
-    (Shazeer 2020). This has as many weights as a feed-forward without a gate, 4 times as wide."""
+    et al. 2023), it has RMSNorm, rotary positions, and a SwiGLU feed-forward 8/3 times as wide as
+    the model (Shazeer 2020). A feed-forward without a gate, 4 times as wide as the model, would
+    have as many weights."""
     hidden = WIDTH_PER_LAYER * depth
     head_dim = DEEP_HEAD_DIM if depth >= DEEP and hidden % DEEP_HEAD_DIM == 0 else HEAD_DIM
     width = -(-8 * hidden // (3 * MULTIPLE)) * MULTIPLE
@@ -54,9 +55,11 @@ def default_model(depth: int, *, vocab: int, context: int) -> ModelConfig:
 
 
 def default_rate(depth: int) -> float:
-    """Return the learning rate for a depth. The singular values of Muon's update of an n x n matrix
-    are 0.2 x rate x sqrt(n); those of an initial matrix are up to about 2. So with a rate that
-    falls as 1 / sqrt(width), an update changes the same share at each width (not measured)."""
+    """Return the learning rate for a model of ``depth`` layers: it falls as 1 / sqrt(depth), and so
+    as 1 / sqrt(width), because the width is 64 x depth. The singular values of Muon's update of an
+    n x n matrix are 0.2 x rate x sqrt(n), the same at each width. The singular values of an initial
+    matrix are at most about 2 at each width. So an update should change the same share of a matrix
+    at each width; this was not measured."""
     return RATE * depth**-0.5
 
 

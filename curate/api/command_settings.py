@@ -368,7 +368,7 @@ class DedupAudit(CommandSettings):
 
 
 class Hashes(CommandSettings):
-    """The options of `llmcurate dedup hashes`: the documents that it generates."""
+    """The options of `llmcurate dedup hashes`, which times hash functions on generated texts."""
 
     command = "dedup hashes"
 
@@ -404,7 +404,7 @@ class Export(CommandSettings):
 
 
 class Verify(CommandSettings):
-    """The options of `llmcurate verify`: the sample that it computes again."""
+    """The options of `llmcurate verify`, which recomputes a sample of a run's results."""
 
     command = "verify"
 

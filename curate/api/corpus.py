@@ -114,9 +114,9 @@ class Corpus:
         lists of dicts have one document per row; they are written to files in the cache for workers
         to read.
 
-        settings: the settings of the section `read` of recipes, such as limit=1000 (the first
-        documents), share=0.01 (sampled by id) or split="test". text_column and date_column name the
-        columns of texts and dates.
+        settings: settings of a recipe's section `read`, such as limit=1000 (the first documents),
+        share=0.01 (sampled by id) or split="test"; or text_column and date_column, the names of the
+        columns with texts and dates.
         """
         names = [name for some in inputs for name in names_of(some)]
         if not names:
@@ -129,16 +129,15 @@ class Corpus:
     from_pandas = from_arrow = from_datasets = read  # the names that people look for
 
     def step(self, name: str | Settings, /, **settings: Any) -> Corpus:
-        """Return this corpus with one more step. name: a step that `llmcurate steps` lists, or
-        "cut", which stores the documents at this point. For example step("url_filter",
-        domains="blocked.txt"), or the same as an object:
-        step(steps.UrlFilter(domains="blocked.txt"))."""
+        """Return this corpus with one more step, given by name or as an object. For example
+        step("url_filter", domains="blocked.txt") or step(steps.UrlFilter(domains="blocked.txt")).
+        name: a step that `llmcurate steps` lists, or "cut" to store the documents at this point."""
         if not isinstance(name, str):
             return self.step(name.name, **name.model_dump(exclude_unset=True), **settings)
         return self._with([(name, settings)])
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the input documents, before any step. Raise UsageError for web pages."""
+        """Yield the input documents, before any step. Raise UsageError if a file has web pages."""
         from curate.corpus.direct_input import DirectInput
 
         reader = DirectInput.of_texts(self.inputs, self.recipe.read, quiet=True)
@@ -181,8 +180,7 @@ class Corpus:
     def filter(self, *rules: str | Callable[..., Any], **settings: Any) -> Corpus:
         """Drop documents by published rules or your own: filter("c4@tfds", "gopher_quality").
         rules: names of filters, or your own functions as "my_rules.py:keep" or as function objects
-        that are defined in a file. settings: each is passed to all of these filters that have it.
-        """
+        that are defined in a file. settings: each setting is passed to every filter that has it."""
         if not rules:
             raise UsageError('filter needs the name of a filter: filter("gopher_quality")')
         return self._with(_shared([step for rule in rules for step in _filter(rule)], **settings))

@@ -1,4 +1,5 @@
-"""Settings of the commands on models that run no step of a recipe (see command_settings.py)."""
+"""Settings of commands on models: those commands that run no recipe step (see
+command_settings.py)."""
 
 from __future__ import annotations
 

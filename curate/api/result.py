@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 class StoredDocuments:
     """Documents in parquet files, one document per row. The column `attributes` has the scores and
-    edits of all steps. The parameter `columns` of the methods also accepts the names of scores. The
-    object can be passed to `pyarrow.table(...)` and other users of Arrow's C stream interface."""
+    edits of all steps. Methods with a parameter `columns` also accept names of scores. The object
+    supports Arrow's C stream interface, so it can be passed to `pyarrow.table(...)` and others."""
 
     def __init__(self, files: Sequence[Path], of: str) -> None:
         self.files, self._of = tuple(files), of
@@ -57,8 +57,8 @@ class StoredDocuments:
 
     @property
     def scores(self) -> list[str]:
-        """The names of all scores: `step.figure` for each figure of a step, and `edits`. They are
-        the fields of the column `attributes`."""
+        """The names of the fields of the column `attributes`: `edits`, and a name STEP.FIGURE, such
+        as quality.score, for each figure of a step."""
         from curate.documents.attributes import flat, is_attribute
 
         return [field.name for field in flat(self.dataset().schema) if is_attribute(field)]
@@ -147,9 +147,9 @@ Location = str | os.PathLike[str]  # of a file or folder, or a URL
 
 @dataclass(frozen=True, repr=False)
 class Shown:
-    """Figures that are shown as text when printed, and as an HTML page in a notebook."""
+    """Results of an analysis: text when printed, an HTML page in a notebook."""
 
-    figures: Any
+    figures: Any  # the results as an object
     text: str
     page: str
 
@@ -213,7 +213,7 @@ class Report:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """A finished run in its folder `out`, returned by `Corpus.run`, `run_recipe` or `Result.open`.
+    """A finished run in the folder `out`. `Corpus.run`, `run_recipe` and `Result.open` return it.
     record: the content of the run's run.json."""
 
     out: Path
@@ -251,7 +251,7 @@ class Result:
     @property
     def rejected(self) -> StoredDocuments:
         """The documents that the run dropped, each with the step, rule, value and threshold that
-        dropped it, and all other reasons."""
+        dropped it, and with any further reasons."""
         return StoredDocuments(self._files.gone, f"rejected documents of {self.out}")
 
     @property
@@ -268,7 +268,7 @@ class Result:
 
     @property
     def products(self) -> dict[str, dict[str, Any]]:
-        """The figures of each product (tokenizer, shards or model) by its kind. The entry `files`
+        """The figures of the run's products, by kind: tokenizer, shards or model. The entry `files`
         of the figures lists the product's files."""
         return {product["makes"]: product for product in self.record["products"]}
 

@@ -1,5 +1,6 @@
-"""The entry point of the `llmcurate` command: global options, exit codes, one line per error. The
-modules of commands parse, call and print; heavy libraries are imported when a command runs."""
+"""The entry point of the `llmcurate` command: global options, exit codes, one line per error. A
+command's module parses arguments, calls other packages and prints the result. Heavy libraries are
+imported only when a command runs."""
 
 from __future__ import annotations
 

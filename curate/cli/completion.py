@@ -36,7 +36,8 @@ def presets(incomplete: str) -> list[str]:
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the columns of the first table (or folder with a table) on the command line."""
+    """Return the column names with the typed prefix, from the first table on the command line. A
+    table is a .parquet, .jsonl or .csv file; a folder counts as the first table in the folder."""
     import duckdb
 
     lists = [value for value in ctx.params.values() if isinstance(value, list)]
@@ -51,7 +52,7 @@ def columns(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def filters(incomplete: str) -> list[str]:
-    """Return completions of a list such as `c4,pii` by filters that are not yet in the list."""
+    """Complete the last filter in a list such as `c4,pii` by filters that are not in the list."""
     before, comma, word = incomplete.rpartition(",")
     others = [name for name in registry.filters() if name not in before.split(",")]
     return [f"{before}{comma}{name}" for name in others if name.startswith(word)]
@@ -66,7 +67,8 @@ def methods(incomplete: str) -> list[str]:
 
 
 def settings(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return completions of `step.setting=` for the typed recipe, or else for all steps."""
+    """Return completions of `step.setting=` for the steps of the recipe on the command line, or for
+    all steps if it names no recipe."""
     from curate.steps.registry import settings_of
 
     # While the last option has no value yet, click leaves the words before it in `args` only.

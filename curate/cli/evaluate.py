@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -185,8 +186,8 @@ def evaluation_text(figures: Judgement) -> str:
 
 
 def _task_rows(tasks: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """Return (task, measure, value, standard error) of all measures. lm-evaluation-harness names a
-    measure with its filter: `acc,none`, and its standard error: `acc_stderr,none`."""
+    """Return rows (task, measure, value, standard error). lm-evaluation-harness names a value and
+    its standard error by measure and filter: `acc,none` and `acc_stderr,none`."""
     rows = []
     for task, measures in tasks.items():
         for key, value in measures.items():
@@ -293,6 +294,12 @@ def compare(
         experiment = run_experiment(named, scored, out, chosen, changes, place)
         experiment.show(out, options.as_json)
     best = min(experiment.corpora, key=lambda row: row.score.mean)
-    if not variant:
-        words = ("tokenizer", "train", *best.inputs, "-o", "tokenizer")
-        suggest(*words, quiet=options.quiet or options.as_json)
+    words = ["tokenizer", "train", *best.inputs, "-o", "tokenizer"]
+    of_training = all(key.startswith(("model", "pretrain.")) for key in best.settings)
+    if variant:
+        changed = [
+            f"--set={key}={json.dumps(value) if not isinstance(value, str) else value}"
+            for key, value in best.settings.items()
+        ]
+        words = ["pretrain", *best.inputs, *changed, "-o", "model"]
+    suggest(*words, quiet=options.quiet or options.as_json or not of_training)

@@ -217,9 +217,9 @@ def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
 
 
 def next_command(outcome: Outcome, inputs: list[str], typed: str | None) -> list[str]:
-    """Return the words of the command to type next, which depends on what the run made last; [] if
-    no command follows. `inputs` and `typed` are IN and OUT as the user typed them. In a workspace
-    `typed` is None, since commands find OUT themselves."""
+    """Return the words of the command to suggest after a run, or [] if no command follows. The
+    choice depends on what the run made last. `inputs` and `typed` are IN and OUT as the user typed
+    them. In a workspace `typed` is None, since commands find OUT themselves."""
     made = [p for p in outcome.products if p["makes"] != "export"][-1:]
     of = made[0]["makes"] if made else "documents" if outcome.plan.stages else ""
     if of == "tokenizer" and "cards" in made[0]:
@@ -246,7 +246,8 @@ def next_command(outcome: Outcome, inputs: list[str], typed: str | None) -> list
 
 def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Outcome:
     """Run the plan in a temporary folder. Write the kept documents to standard output as JSONL, and
-    the outcome to standard error. Raises UsageError if the plan makes products, or no corpus."""
+    the outcome to standard error. Raises UsageError if the plan writes no corpus, or makes products
+    such as a tokenizer."""
     from curate.documents.attributes import ATTRIBUTES
     from curate.formats.jsonl import json_lines
     from curate.run.build import corpus_batches

@@ -121,23 +121,22 @@ class Missing(NamedTuple):
 
 @dataclass
 class Fetched:
-    """The outcome of a fetch. `there` is the number of files that were already in the folder.
-    `captures` and `missing` are set only if captures are fetched. `failure` is an error message."""
+    """The outcome of a fetch of files, or of captures (single records of web archives)."""
 
     JSON = (
         "captures?", "files", "fetched", "there", "bytes", "seconds", "missing?captures", "failed",
         "paths",
     )  # fmt: skip
     fetched: int
-    there: int
+    there: int  # files that were already in the folder
     bytes: int
     seconds: float
-    files: int = 0
-    captures: int | None = None
-    missing: list[Missing] = field(default_factory=list)
-    failed: list[Missing] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
-    failure: str | None = None
+    files: int = 0  # number of files asked for, or of files with captures
+    captures: int | None = None  # None for a fetch of files
+    missing: list[Missing] = field(default_factory=list)  # captures that are not available
+    failed: list[Missing] = field(default_factory=list)  # files or captures to retry
+    paths: list[str] = field(default_factory=list)  # the files in the folder
+    failure: str | None = None  # error message
 
 
 def _missing(reasons: dict[str, str]) -> list[Missing]:

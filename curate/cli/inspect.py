@@ -36,6 +36,12 @@ def _a_run(folder: Path | None) -> Path | None:
     return require_kind(folder, "run", "home")
 
 
+def _recorded(folder: Path | None) -> Path | None:
+    from curate.run.ledger import ledger_path
+
+    return folder if folder and ledger_path(folder).is_file() else _a_run(folder)
+
+
 Run = Annotated[
     Optional[Path],
     typer.Argument(
@@ -43,6 +49,15 @@ Run = Annotated[
         callback=_a_run,
         help="Folder OUT of a finished run, or HOME of a refresh. In a workspace the default is the"
         " newest.",
+    ),
+]
+Recorded = Annotated[
+    Optional[Path],
+    typer.Argument(
+        metavar="RUN",
+        callback=_recorded,
+        help="Folder OUT of a finished run, token shards or a tokenizer, or HOME of a refresh. In a"
+        " workspace the default is the newest run.",
     ),
 ]
 
@@ -224,7 +239,7 @@ def browse(run: Run = None, **settings: Any) -> None:
 
 
 def finished(run: Path | None, quiet: bool = False) -> Path:
-    """Return `run`; if it is None, print and return the folder of the workspace's newest run."""
+    """Return the folder `run`. If it is None, print and return the workspace's newest run."""
     folder = newest("finished run", run, "RUN")
     say(f"the newest run: {folder}", quiet=quiet or run is not None)
     return folder
@@ -232,7 +247,7 @@ def finished(run: Path | None, quiet: bool = False) -> Path:
 
 @app.command(rich_help_panel="Operate")
 def check(
-    run: Run = None,
+    run: Recorded = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Restore what differs. This needs the run's input.")
     ] = False,
@@ -242,8 +257,8 @@ def check(
 ) -> None:
     """Compare a run's files with their recorded checksums.
 
-    It prints a line for each file that is missing, changed or unexpected, and then exits with code
-    1.
+    It prints a line for each file that is missing, changed or unexpected. If there is one, it exits
+    with code 1.
 
     \b
     Examples:

@@ -59,8 +59,8 @@ def join(commands: Iterable[Declared]) -> None:
 
 
 def join_for(arguments: list[str]) -> None:
-    """Import the modules of the command that the first argument names, or of all commands if the
-    index has no command of that name."""
+    """Import the modules of the command whose name is the first argument. If no command has this
+    name, import the modules of all commands."""
     commands = index_of("curate")["command"].values()
     named = [each for each in commands if each.facts["word"] in arguments[:1]]
     join(named or commands)
@@ -84,8 +84,8 @@ class Root(FittedHelp, TyperGroup):
     """The top-level group, whose help lists the commands by panel."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands of each panel. If a group has the name of its panel, its commands are
-        written one by one, else only the group."""
+        """Write the list of commands for the help, by panel (section). A group of commands is one
+        line. But if a group has the name of its panel, each command of the group is a line."""
         rank = {name: i for i, name in enumerate(ORDER)}
         shown: list[tuple[str, str, Any]] = []  # (panel, words, command)
         command: Any
@@ -133,10 +133,10 @@ NOTHING: tuple[Any, ...] = (None, "", [], {}, ())
 
 
 class Command(FittedHelp, TyperCommand):
-    """A command whose help writes values as `IN...` or `TEXT`, whatever the version of Typer."""
+    """A command whose help shows values as `IN...` or `TEXT` with every version of Typer."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments after replacing flags in FLAG_SYNONYMS by this command's options."""
+        """Parse the arguments. First replace unknown flags by their synonyms in FLAG_SYNONYMS."""
         own = {flag for option in self.get_params(ctx) for flag in option.opts}
         words = []
         for word in args:
@@ -242,7 +242,7 @@ Inputs = Annotated[
 
 
 def output(help: str, metavar: str = "PATH", made: bool = False) -> Any:
-    """Return the Typer option -o. If `made` is True, parsing the option creates the folder, so that
+    """Return the Typer option -o. If `made`, the folder is created when options are parsed, so that
     an error is reported before any work."""
 
     def checked(out: Path | None) -> Path | None:
@@ -258,7 +258,7 @@ def output(help: str, metavar: str = "PATH", made: bool = False) -> Any:
 Out = Annotated[
     Optional[Path],
     output(
-        "Output folder or URL; - writes the corpus to standard output. In a workspace the default"
+        "Output folder or URL; - writes a corpus to standard output. In a workspace the default"
         " is a new numbered run."
     ),
 ]
@@ -369,7 +369,7 @@ EXPERIMENT = ("workers", "engine", "address", "read", "as_json", "quiet")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The settings of `read` that are given as options; a setting that is not given is None."""
+    """Settings of a recipe's section `read` that are given as options; None if not given."""
 
     limit: int | None = None
     share: float | None = None
@@ -445,7 +445,7 @@ def reading(options: ReadOptions) -> ReadSettings:
 
 
 def workspace(missing: str) -> Workspace:
-    """Return the workspace. Without one, a UsageError asks for the argument `missing`."""
+    """Return the workspace, or raise UsageError, which asks for the argument `missing`."""
     from curate.run.workspace import FILE, find
 
     space = find()
@@ -462,8 +462,8 @@ def corpus_of(inputs: list[str] | None) -> list[str]:
 
 
 def newest(kind: str, named: Path | None, missing: str) -> Path:
-    """Return the given folder; in a workspace the default is the newest folder of that kind.
-    `missing` is the argument for which the error message asks."""
+    """Return the folder `named`. If it is None, return the workspace's newest folder of the kind
+    `kind`. Without a workspace, raise UsageError, which asks for the argument `missing`."""
     return named or workspace(missing).need(kind)
 
 
@@ -480,7 +480,8 @@ class DefaultGroup(FittedHelp, TyperGroup):
         return rest
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Return the command. The default command has no name, so usage reads `llmcurate dedup`."""
+        """Return (name, command, other words). The default command has the name "", so that usage
+        lines read `llmcurate dedup`."""
         name, command, rest = super().resolve_command(ctx, args)
         return ("" if name == DEFAULT else name), command, rest
 

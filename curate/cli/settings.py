@@ -68,9 +68,9 @@ def settings_classes() -> dict[str, type[CommandSettings]]:
 def setting_options(
     steps: Steps, flags: dict[str, str], command_names: set[str]
 ) -> dict[str, inspect.Parameter]:
-    """Return {setting: parameter} for the settings of some steps. Mappings are left out; they can
-    be set with --set. `flags` maps a setting to its option if the names differ. `command_names` are
-    settings for which the command already has parameters."""
+    """Return {setting: command parameter} for the settings of some steps. Mappings are left out;
+    they can be set with --set. `flags` maps a setting to its option if the names differ.
+    `command_names` are settings for which the command already has parameters."""
     parameters: dict[str, inspect.Parameter] = {}
     for step, fixed in steps:
         for name, field in fields_of(step).items():
@@ -135,7 +135,9 @@ def _parameter(
 
 
 class SettingsCommand(Command):
-    """A command that offers the settings of the steps named by its arguments."""
+    """A command whose options are the settings of steps. The words after the command decide which
+    steps. `function` is the function that runs the command. The other attributes are the parameters
+    of the decorator `command`."""
 
     function: Callable[..., Any]
     steps: Callable[[list[str]], Steps]
@@ -185,15 +187,16 @@ def command(
     choices: Sequence[str] = (),
     reads: Sequence[str] = READS,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as a command of the app; it receives the given settings as `**settings`.
+    """Register a function as a command of the app. The function gets the settings as `**settings`.
 
-    `steps` is the name of a step or of a class of settings, a function that returns the steps for
-    the arguments, or None for no settings. `panel` is the command's panel in `llmcurate --help`.
-    `shared` are the fields of `CommandOptions` that are offered in place of a parameter `options`,
-    `reads` the options offered in place of a parameter `read`. `owners` returns, for an error
-    message, the arguments with which a setting would be offered. `flags` maps a setting to its
-    option if the names differ. `choices` are names of steps that the help lists.
-    """
+    `steps` names the step or settings class whose settings become options. It may be a function
+    that returns the steps for the command-line arguments; None means no settings. `panel` is the
+    command's section in `llmcurate --help`. If the function has a parameter `options`, the fields
+    of `CommandOptions` that `shared` names become options. If it has a parameter `read`, the input
+    settings that `reads` names become options. `owners(setting)` returns the arguments that would
+    make this setting an option, such as `--method url`, for the message about an unknown option.
+    `flags` maps a setting to its option if the names differ. `choices` are names of steps that the
+    help lists."""
     fixed: Steps = [(steps, {})] if isinstance(steps, str) else []
     chosen = steps if callable(steps) else lambda arguments: fixed
 
@@ -273,8 +276,7 @@ def run_steps(
     options: CommandOptions,
     sets: Sequence[str] | None = None,
 ) -> Outcome:
-    """Print the forecasts of these steps (the effects to expect from their settings), then run a
-    recipe of the steps."""
+    """Print each step's forecast (what its settings will do), then run a recipe of the steps."""
     from curate.cli.execution import execute
     from curate.steps.recipe import compose
 
@@ -286,7 +288,8 @@ def run_steps(
 
 
 def read_options(names: Sequence[str]) -> dict[str, inspect.Parameter]:
-    """Return the parameters for these settings of `read` and for the names of its columns."""
+    """Return {name: command parameter} for the options in `names`, which say how the input is read.
+    They are settings of a recipe's section `read`, or `text_column` and `date_column`."""
     fields = fields_of("read")
     for column in ("text", "date"):
         help_text = f"Column of the input with the {column} of a document."

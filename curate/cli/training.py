@@ -416,7 +416,7 @@ def export_model(
 
 
 def _exporter(to: str) -> tuple[Callable[[Any], Any], Callable[..., Any]]:
-    """Return two functions for a format: one that returns a model's family, one that writes it."""
+    """Return two functions for the format `to`: one finds a model's family, one writes models."""
     if to == "gguf":
         from tokenize_kit.change.gguf_model import add_tokenizer
         from train.hf.gguf import architecture_of, export_gguf

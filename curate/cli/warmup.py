@@ -61,12 +61,11 @@ def warmup(
 
 @dataclass(frozen=True)
 class Warmed:
-    """The outcome of a warm-up: the number of steps whose kernels were made ready, the number of
-    kernels that had to be compiled, and {step: why it was skipped} in `missing`."""
+    """The outcome of a warm-up."""
 
-    steps: int
-    missing: dict[str, str]
-    compiled: int
+    steps: int  # number of steps whose kernels are ready
+    missing: dict[str, str]  # {step: why its kernels were not compiled}
+    compiled: int  # number of kernels that had to be compiled
 
 
 def warm_up(recipes: list[str], workers: int, quiet: bool) -> Warmed:
@@ -99,7 +98,7 @@ def warm_up(recipes: list[str], workers: int, quiet: bool) -> Warmed:
         Progress("warmup", len(tasks), quiet) as progress,
     ):
         # Skip kernels that another process is compiling; wait for them in a second round.
-        waiting = list(tasks.values())
+        waiting, ready = list(tasks.values()), 0
         for wait in (False, True):
             rehearsals = [RehearseStep(record, wait) for record in waiting]
             waiting = []
@@ -110,8 +109,9 @@ def warm_up(recipes: list[str], workers: int, quiet: bool) -> Warmed:
                     continue
                 if result.missing and task.step:
                     missing[task.step.step] = result.missing
+                ready += not result.missing
                 progress.update()
-        return Warmed(len(tasks), missing, engine.kernels)
+        return Warmed(ready, missing, engine.kernels)
 
 
 def _by_default() -> list[Settings]:

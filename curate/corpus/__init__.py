@@ -1,1 +1,1 @@
-"""The tools of steps over whole corpora: sketches, indexes, phases, shuffle, ranks."""
+"""Tools for steps that need the whole corpus, such as dedup: sketches, indexes, shuffle, ranks."""

@@ -37,26 +37,24 @@ COLUMNS = pa.schema(
 
 @dataclass
 class Decision:
-    """A row of decisions.parquet, about a document. The partner is the document that it duplicates.
-    If the partner is in an earlier corpus (`against`), `partner_corpus` is the name of that corpus.
-    `text` is the cut text, if known. `description` is a sentence that the step itself wrote."""
+    """A step's decision on one document, such as a duplicate: a row of decisions.parquet."""
 
     JSON = (
         "id", "cluster", "kept_id", "partner_id", "similarity", "method", "span_start", "span_end",
         "partner_corpus?against", "text?",
     )  # fmt: skip
     id: str
-    cluster: int | None
+    cluster: int | None  # number of the document's set of duplicates
     kept_id: str | None
-    partner_id: str | None
+    partner_id: str | None  # the document that this one duplicates
     similarity: float | None
     method: str
-    span_start: int | None
-    span_end: int | None
-    partner_corpus: str | None = None
-    against: bool = False
-    text: str | None = None
-    description: str | None = None
+    span_start: int | None  # first byte of a passage in the step's input; None for a document
+    span_end: int | None  # end of the passage, in bytes
+    partner_corpus: str | None = None  # name of the partner's corpus, if it is an earlier one
+    against: bool = False  # True if the step compared with earlier corpora
+    text: str | None = None  # the cut text, if known
+    description: str | None = None  # a sentence that the step itself wrote
 
     @classmethod
     def rows(cls, table: pa.Table) -> list[Decision]:
@@ -66,33 +64,31 @@ class Decision:
 
     @property
     def partner(self) -> str | None:
-        """The id of the partner document, with the name of its corpus if that is an earlier one."""
+        """The id of the partner document, and its corpus if that is an earlier corpus."""
         corpus = self.partner_corpus
         return f"{self.partner_id} in {corpus}" if corpus else self.partner_id
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve of the report. `mark` is one marked point on the curve, as (x, y, label)."""
+    """A curve of the report."""
 
     title: str
     x_label: str
     y_label: str
     x: list[float]
     y: list[float]
-    mark: tuple[float, float, str]
+    mark: tuple[float, float, str]  # one marked point: (x, y, label)
 
 
 @dataclass(frozen=True)
 class Decided:
-    """The figures that a step returns after its decisions, for the report. `counts` holds numbers
-    by name, such as clusters, members and dropped. `notes` are sentences on the method. `tables`
-    holds further figures by name, as JSON values."""
+    """The figures that a step returns after its decisions, for the report."""
 
-    counts: Mapping[str, float]
-    notes: list[str] = field(default_factory=list)
+    counts: Mapping[str, float]  # numbers of clusters, members, dropped and so on
+    notes: list[str] = field(default_factory=list)  # sentences on the method
     curves: list[Curve] = field(default_factory=list)
-    tables: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=dict)  # further figures, as JSON
 
     def record(self) -> dict[str, Any]:
         curves = [{**asdict(curve), "mark": [*curve.mark]} for curve in self.curves]
@@ -146,7 +142,8 @@ def join_pieces(path: Path, schema: pa.Schema, pieces: list[Path]) -> None:
 
 
 def even_tables(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Yield the batches' rows in tables of one chunk and `rows` rows. The last may be shorter."""
+    """Yield the batches' rows in tables of one chunk and `rows` rows. The last table may be
+    shorter."""
     waiting: list[pa.RecordBatch] = []
     waiting_rows = 0
     for batch in batches:

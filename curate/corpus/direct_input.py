@@ -1,7 +1,7 @@
-"""The input of a product if the recipe has no step on documents. The product reads the input
-itself, and no copy of the documents is written. Refused documents and corrupt bytes are counted as
-in a stage (a run's pass over its documents). A document without an id gets the name of its file and
-its number in the file. Repeated ids stay, because only a stage makes ids unique."""
+"""The input of a product, such as a tokenizer, in a recipe that has no step on documents. The
+product reads the input itself, and no copy of the documents is written. Refused documents and
+corrupt bytes are counted as in other runs. A document without an id gets the name of its file and
+its number in the file. Repeated ids are not made unique, unlike in other runs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _TOO_LONG = ("record_too_large", "line_too_long")  # rules of readers
 
 
 class DirectInput:
-    """An input whose documents the method `batches` yields. `tally` holds the counts of the last
-    reading. `too_long` is a line on the longest record refused for its size, or "" if none was."""
+    """An input whose documents the method `batches` yields. Afterwards, `tally` holds the counts of
+    the reading, and `too_long` a line about the longest record refused for its size, or ""."""
 
     def __init__(self, inputs: InputPlan, read: ReadSettings) -> None:
         self.inputs, self.read = inputs, read
@@ -55,8 +55,8 @@ class DirectInput:
         return cls(plan, read)
 
     def batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-        """Yield the documents that have text, in input order, with the columns `columns` (None: all
-        columns). If the whole input has no such document, raise RunFailed at the end."""
+        """Yield the documents that have text, in input order. `columns` are the columns to yield,
+        or None for all. If no document in the whole input has text, raise RunFailed at the end."""
         kept = refused = text_size = 0
         by_rule: Counter[str] = Counter()
         self.account = Account()
@@ -116,8 +116,9 @@ class DirectInput:
             raise RunFailed(f"no document was read: {place.file}: {place.what}")
 
     def write_corrupt(self, path: Path) -> None:
-        """Write the places that could not be read (file, offset, error) to `path` as JSONL, if
-        there are any. Only the first places have a line each; the others are only counted."""
+        """Write the damaged places of the input to `path` as JSONL: file, offset, kind of damage,
+        count. A line stands for `count` places in one file, the first of them at the offset. If no
+        place is damaged, write nothing."""
         if places := self.account.corrupt.places():
             lines = [json.dumps(asdict(place), ensure_ascii=False) for place in places]
             write_text(path, "\n".join(lines) + "\n")

@@ -1,9 +1,9 @@
 """OUT/index: the sketches (MinHash values, hashes and so on) that the dedup steps of a run made.
-Later runs compare their documents with these sketches. A folder `index/LABEL` has hard links to the
-sketches of all documents that reached the step, to the file of final ids, and to other files of the
-step (a Bloom filter, a suffix array). Its `index.json` has the settings of the step and a seal
-(size and digest) of each file. `index/files.json` lists further files that steps write in OUT
-(`CorpusStep.leaves`), so that a run with other steps can remove them."""
+Later runs compare their documents with these sketches. The folder `index/LABEL` of a step has hard
+links to the sketches of all documents that reached the step, to the file of final ids, and to other
+files of the step (a Bloom filter, a suffix array). Its `index.json` has the settings of the step
+and a seal (size and digest) of each file. `index/files.json` lists further files that steps write
+in OUT (`CorpusStep.leaves`), so that a run with other steps can remove them."""
 
 from __future__ import annotations
 
@@ -35,38 +35,34 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Comparable:
-    """The facts about a dedup step that decide which indexes it can use. `settings` must be equal
-    to the settings of the index, and are None if the step leaves no index."""
+    """The facts about a dedup step that decide which indexes it can use."""
 
-    step: str
-    label: str
+    step: str  # name of the step
+    label: str  # the name, or NAME#2 for the second use in a recipe
     version: int
-    settings: dict[str, Any] | None
+    settings: dict[str, Any] | None  # must equal the index's; None if the step leaves no index
 
 
 @dataclass(frozen=True)
 class IndexRecord:
-    """The content of index.json. `name` is the name of the corpus. `comparable` are the settings
-    that must be equal in a step that uses the index. `key` is a digest of the documents and
-    settings that made the index. `settled` is True if the index has a file of final ids. `files`
-    holds the seal (size and digest) of each file."""
+    """The content of index.json: the record of one index."""
 
-    version: int
-    name: str
+    version: int  # version of the format
+    name: str  # name of the corpus
     step: str
     label: str
     step_version: int
-    comparable: dict[str, Any]
-    key: str
-    settled: bool
-    files: dict[str, Seal]
+    comparable: dict[str, Any]  # settings that must be equal in a step that uses the index
+    key: str  # digest of the documents and settings that made the index
+    settled: bool  # True if the index has a file of final ids (some ids were changed)
+    files: dict[str, Seal]  # size and digest of each file
 
 
 @dataclass(frozen=True)
 class Index:
-    """The index of one dedup step. `name` is the name of the corpus."""
+    """The index of one dedup step."""
 
-    name: str
+    name: str  # name of the corpus
     folder: Path
     record: IndexRecord
 
@@ -89,7 +85,7 @@ class Index:
             raise RunFailed(f"{path} {what}: {_mend(self.folder)}")
 
     def files(self, shift: int) -> list[SketchFile]:
-        """Return the sketch files of the index, with partitions numbered from `shift` on."""
+        """Return the index's files of sketches. Their partitions are numbered from `shift` on."""
         ids = self.folder / IDS if self.record.settled else None
         return [
             SketchFile(shift + p, self.folder / f"sketch-{p:05d}.parquet", p, ids, self.name)
@@ -117,21 +113,19 @@ def link(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class IndexedStep:
-    """A dedup step of a run that leaves an index. `key` is a digest of the documents and settings
-    that made the index. `leaves` are the names of files in `step_folder` that are also linked into
-    OUT."""
+    """A dedup step of a run, and the files that it leaves for OUT."""
 
     step: Comparable
-    key: str
+    key: str  # digest of the documents and settings that make the index
     corpus: SketchedCorpus
-    step_folder: Path
-    leaves: list[str]
+    step_folder: Path  # files that the step wrote for its index
+    leaves: list[str]  # names of files in step_folder that are also linked into OUT
     seals: Callable[[], dict[str, Seal]] = dict  # returns {path: known seal}
 
 
 def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
-    """Write the indexes of these dedup steps to OUT/index, and make links in OUT to the files that
-    the steps leave. Remove all other indexes, and the files that steps of earlier runs left."""
+    """Write the indexes of these steps to OUT/index, and link into OUT the other files that the
+    steps leave. Remove all other indexes, and the files that steps of earlier runs left."""
     home = out / FOLDER
     labels = set()
     for dedup in dedups:
@@ -191,14 +185,15 @@ def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
 
 
 def needed(out: Path, dedups: list[IndexedStep]) -> list[Path]:
-    """Return the paths of the files that `all_written` checks."""
+    """Return the paths of the files that must exist once `write_indexes` has run: the files that
+    the steps leave in the folder `out`, and the index.json of each index."""
     leaves = [out / name for dedup in dedups for name in dedup.leaves]
     made = [dedup.step for dedup in dedups if dedup.step.settings is not None]
     return [*leaves, *(out / FOLDER / step.label / RECORD for step in made)]
 
 
 def record_before(step: Comparable, name: str, key: str) -> IndexRecord:
-    """Return the content of index.json for an index that has no files yet."""
+    """Return the record of an index that has no files yet."""
     settings = step.settings or {}
     return IndexRecord(VERSION, name, step.step, step.label, step.version, settings, key, False, {})
 
@@ -265,8 +260,7 @@ def faults(folder: Path) -> dict[Path, str]:
 
 
 def seal_again(folder: Path) -> None:
-    """Replace the seals (size, digest) of an index's files after an intended change of the
-    files."""
+    """Replace the seals (size, digest) of an index's files after an intended change."""
     record = _read(folder)
     names = [name for name in record.files if (folder / name).exists()]
     write_record(folder, replace(record, files={name: seal(folder / name) for name in names}))
@@ -317,8 +311,8 @@ def named(against: str) -> tuple[str, str]:
 
 
 def is_documents(against: str, step: str) -> bool:
-    """Return True if `against` names documents: files, folders and URLs without an index, or a run
-    that kept documents and has no index of this step."""
+    """Return True if `against` names documents, not an index: files, folders and URLs without an
+    index, or a run that kept documents and has no index of this step."""
     _, path = named(against)
     out = Path(path)
     if not (steps := [_read(folder).step for folder in folders(out)]):

@@ -1,8 +1,9 @@
-"""The journal of a resolve (the decisions of one corpus step): a list of the files written so far,
-with a seal (size and digest) of each. The process that writes a file also seals it. Files are
-compared with their seals when they are released after their last use, and when a resolve continues
-after a kill. If a file differs, the folder is removed and the resolve starts again from the
-sketches. The functions here apply to the resolve of the current thread, if any."""
+"""The journal of a resolve (the call in which a corpus step decides on all documents): a list of
+the files that the call wrote so far, with a seal (size and digest) of each. The process that writes
+a file also seals it. A file is compared with its seal when it is released after its last use, and
+when a resolve continues after a kill. If a file differs, the step's folder is removed, and the
+resolve starts again from the sketches (short descriptions of documents). `note`, `moved` and
+`release` apply to the resolve of the current thread, if there is one."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _current: ContextVar[Journal | None] = ContextVar("journal", default=None)
 
 
 def write(folder: Path, seals: Mapping[str, Seal]) -> None:
-    """Write a journal of files with their seals (size, digest), for the next resolve to use."""
+    """Write a journal into a step's folder: the name and the seal (size, digest) of each file. When
+    a later run resumes work in this folder, `resolving` compares the files with these seals."""
     files.write_text(folder / NAME, "".join(f"{json.dumps(row)}\n" for row in seals.items()))
 
 
@@ -46,22 +48,22 @@ def note(path: Path, sealed: Seal | None = None) -> None:
 
 
 def moved(before: Path, now: Path) -> None:
-    """Record that a folder was renamed. Its files without a seal (size and digest) get one."""
+    """Record that a folder was renamed. Seal each unsealed file in it (record size and digest)."""
     if journal := _current.get():
         journal.moved(before, now)
 
 
 def release(path: Path) -> None:
-    """Compare a file or folder with its recorded digests, because it is about to be removed."""
+    """Compare a file, or all files of a folder, with recorded digests before its removal."""
     if journal := _current.get():
         journal.release(path)
 
 
 @contextmanager
 def resolving(folder: Path) -> Iterator[None]:
-    """Run a resolve (the decisions of a step) that writes files into the folder. If a file differs
-    from its recorded digest at the start, when it is released, or at the end, remove the folder and
-    raise Damaged."""
+    """Record the files that the `with` block writes into the folder, with their digests. Compare
+    files with their digests before the block (if a killed run left them), in `release`, and after
+    the block. If a file differs, remove the folder and raise Damaged."""
     journal = Journal(folder)
     token = _current.set(journal)
     try:
@@ -78,9 +80,8 @@ def resolving(folder: Path) -> Iterator[None]:
 
 
 class Journal:
-    """The journal of a folder. Each line has the name of a file in the folder and its seal (size
-    and digest), or null after the file was released. The object may be used from several
-    threads."""
+    """A list of the files in a folder. A line has the name of a file and its seal (size, digest),
+    or null if the file was moved or is no longer used. Several threads may use the object."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -98,8 +99,8 @@ class Journal:
                 self._set(name, sealed)
 
     def restore(self) -> None:
-        """Compare the files that a killed process left with digests; remove files without
-        digest."""
+        """Check the files that a killed process left in `folder`. If a file differs from its
+        digest, remove the folder and raise Damaged. Remove files without a recorded digest."""
         self.read()
         for name in [n for n in self.seals if f"/{files.TEMPORARY}" in f"/{n}"]:
             del self.seals[name]  # from an unfinished phase, or from a task's scratch folder
@@ -124,7 +125,8 @@ class Journal:
         self._append(dict.fromkeys(names))
 
     def check(self, cause: Exception | None = None) -> None:
-        """Compare all files with their digests. `cause` is the error that ends the work, if any."""
+        """Compare all recorded files with their digests. If a file differs, raise Damaged. `cause`
+        is the error that stopped the writing of the files, or None."""
         if not isinstance(cause, Damaged):
             for name in list(self.seals):
                 self._compare(name, cause)

@@ -1,9 +1,9 @@
-"""Folders of documents: their manifests, and the files in which a stage (a run's pass over its
-documents) stores the documents that it keeps. FOLDER.json is the manifest of FOLDER: a list of its
-files. The manifest lies beside the folder, because polars and `datasets` refuse a folder with other
-files than Parquet. A stage writes two files per partition with the same rows: `kept` has the
-columns of a corpus, and `keys` has columns that only later stages read. So the `kept` files of the
-last stage become the corpus and are not written again."""
+"""Folders of documents: their manifests, and the files of a stage (a run's pass over documents).
+FOLDER.json is the manifest of FOLDER: a list of its files. The manifest lies beside the folder,
+because polars and `datasets` refuse a folder with other files than Parquet. For each partition, a
+stage writes two files with the same rows: `kept` has the columns of a corpus, and `keys` has
+columns that only later stages read. So the `kept` files of the last stage become the corpus and are
+not written again."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def manifest_path(folder: Path) -> Path:
 
 
 def ids_hash(columns: Iterable[pa.Array | pa.ChunkedArray]) -> str:
-    """Return a hash of a set of ids: the sum of the xxh3-128 hashes of the ids, modulo 2^128. It is
-    the same for any order of the ids."""
+    """Return a hash of a set of ids: the sum of the xxh3-128 hashes of the ids, modulo 2^128. The
+    order of the ids does not matter."""
     total = 0
     for ids in columns:
         total += sum(map(xxh3_128_intdigest, ids.cast(pa.binary()).to_pylist()))
@@ -104,9 +104,9 @@ def write_manifest(
 
 
 def _streamed(path: Path) -> Iterator[tuple[str, dict[str, int | str]]]:
-    """Yield ("", the manifest without its files), then the name and the entry of each file. The
-    manifest is read line by line, because a million entries would take 0.6 GB. Raise ValueError if
-    the manifest is cut short."""
+    """Yield ("", the manifest without its files), then (name, entry) of each file. The manifest is
+    read line by line, because a million entries would take 0.6 GB. Raise ValueError if the manifest
+    is cut short."""
     line = ""
     with path.open(encoding="utf-8") as lines:
         head = "".join(takewhile(lambda line: not line.startswith(' "files": {'), lines))
@@ -152,7 +152,7 @@ INNER = (NUMBER, *(name for name, _ in PAYLOAD))
 
 
 def part_path(folder: Path, part: int, kind: str) -> Path:
-    """Return the path of a stage's file of the kind `kind` (such as `kept`) for one partition."""
+    """Return the path of the file `kind` (such as `kept`) that a stage writes for one partition."""
     return folder / f"part-{part:05d}.{kind}.parquet"
 
 
@@ -167,8 +167,7 @@ def public(table: pa.Table) -> pa.Table:
 
 
 def keys(table: pa.Table) -> pa.Table:
-    """Return only the columns that later stages of a run need. (The function `public` removes these
-    columns.)"""
+    """Return only the columns that later stages of a run need, which `public` leaves out."""
     return table.select([n for n in INNER if n in table.column_names])
 
 

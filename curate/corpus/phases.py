@@ -1,7 +1,7 @@
 """Long work in phases: a killed run continues after its last complete phase. A phase writes into a
-temporary folder, which is synced and renamed when it is complete. A phase returns counts, called
-facts, which are stored in its folder, together with those of earlier phases. The folder is removed
-after the last phase that reads it. A journal (journal.py) has the digests of files."""
+temporary folder, which is synced and renamed when the phase is complete. A phase returns facts
+(counts by name). They are stored in its folder with the facts of earlier phases. The folder is
+removed after the last phase that reads it. A journal (journal.py) has the digests of files."""
 
 from __future__ import annotations
 
@@ -37,13 +37,11 @@ Make = Callable[[Path, Done], Facts]
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of long work. `make` is a function that gets an empty folder and the completed
-    phases, writes files into the folder and returns facts (counts). `frees` are the names of
-    earlier phases whose files are not needed after this phase."""
+    """A phase of long work."""
 
     name: str
-    make: Make
-    frees: tuple[str, ...] = ()
+    make: Make  # gets an empty folder and the done phases, writes files, returns facts (counts)
+    frees: tuple[str, ...] = ()  # earlier phases whose files are not needed after this phase
 
 
 def run_phases(home: Path, phases: Sequence[Phase]) -> Done:

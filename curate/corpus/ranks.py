@@ -1,8 +1,8 @@
-"""Scores at given ranks: exact order statistics of a corpus, by language, computed in tasks. The
-first round counts the scores per range. A range is all floats with the same first 20 bits, so there
-are 256 ranges per octave. (For many ranks, the first 28 bits count: 65,536 ranges per octave.) The
-second round writes the scores in ranges that contain a wanted rank: each distinct score once, with
-its count. So the scores are never all sorted, and the caller holds few of them."""
+"""Scores at given ranks: exact order statistics of a corpus, by language, computed in tasks. A
+range is all floats with the same first 20 bits, so there are 256 ranges per octave. (For many
+ranks, the first 28 bits count: 65,536 ranges per octave.) A first round of tasks counts the scores
+in each range. A second round writes the scores in ranges that contain a wanted rank: each distinct
+score once, with its count. So the scores are never all sorted, and the caller holds few of them."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ Ranked = dict[str, dict[int, float]]  # score by language and rank (0 is the lea
 
 
 def float_ranges(scores: np.ndarray, bits: int = BITS) -> np.ndarray:
-    """Return uint32[n]: the number of the range of each score (float64[n]). A greater float never
-    has a smaller number, and NaN has the greatest number."""
+    """Return uint32[n]: the number of the range of each score (float64[n]). All floats with the
+    same first `bits` bits are a range. Numbers ascend with the floats; NaN has the greatest."""
     pattern = scores.view(np.uint64)
     low = np.uint64(1 << 63)
     ordered = np.where(pattern & low, ~pattern, pattern | low)
@@ -54,9 +54,9 @@ def float_ranges(scores: np.ndarray, bits: int = BITS) -> np.ndarray:
 def read_scores(
     group: Group, by_lang: bool, column: str = "score"
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return (languages, int64: for each score the index of its language, float64: the scores) of a
-    group of sketch files. NaN means no score. `column` is a column of scores or of lists of scores;
-    in a list, each score counts."""
+    """Read the scores of documents from a group of files. Return (languages, language index of each
+    score: int64, scores: float64). NaN means no score. `column` is a column of scores or of lists
+    of scores; in a list, each score counts."""
     columns = [column, *(["lang"] if by_lang else [])]
     tables = []
     for file in group.files:  # one by one: a data set would make a column of a folder `lang=de`
@@ -82,20 +82,20 @@ TOTALS_FILE, RANGES_FILE, SCORES_FILE = "seen.parquet", "ranges.parquet", "score
 
 @dataclass(frozen=True)
 class ScoresTask(GroupTask):
-    """A task that counts or selects the scores of a group of sketch files. `column` is the column
-    of the sketches with the scores. `bits` is the number of first bits of a float that give its
-    range. `wanted` holds the numbers of the ranges to select, by language."""
+    """A task on the scores of a group of documents: it counts all scores, or selects those in the
+    ranges `wanted`. The input is files of sketches (one row per document)."""
 
-    by_lang: bool
-    column: str
-    bits: int
-    wanted: dict[str, list[int]] = field(default_factory=dict)
+    by_lang: bool  # True if languages have separate scores
+    column: str  # column of the sketches that has the scores
+    bits: int  # number of first bits of a float that give its range
+    wanted: dict[str, list[int]] = field(default_factory=dict)  # by language: ranges to select
 
 
 def count_scores(task: ScoresTask) -> None:
-    """Run a task of the first round. For each language, write the number of documents and of
-    scores, the least and the greatest score, and the number of scores in each range. This takes
-    some 40 bytes of memory per document."""
+    """Count the scores in a group of sketch files, in the first of two rounds (see `find_ranks`).
+    For each language, write the number of documents and of scores, the least and greatest score,
+    and the number of scores in each range (floats with equal first bits). This takes some 40 bytes
+    of memory per document."""
     bits = task.bits
     langs, code, score = read_scores(task.group, task.by_lang, task.column)
     mask = ~np.isnan(score)
@@ -121,7 +121,8 @@ def _store(path: Path, schema: pa.Schema, columns: list[Any]) -> None:
 
 
 def pick_scores(task: ScoresTask) -> None:
-    """Run a task of the second round: write each distinct score in a wanted range and its count."""
+    """Write each distinct score in the ranges `task.wanted`, and its count. A range is all floats
+    with the same first bits. This is a task of the second round (see `find_ranks`)."""
     langs, code, score = read_scores(task.group, task.by_lang, task.column)
     range_number = float_ranges(score, task.bits)
     ranges: list[tuple[str, np.ndarray, np.ndarray]] = []
@@ -146,15 +147,15 @@ def write_counts(
     column: str = "score",
     bits: int = BITS,
 ) -> None:
-    """Run the first round: count the scores in each range, and write the counts to `folder`.
-    `column` is the column of the sketches that has the scores."""
+    """Count the scores in each range of floats, and write the counts to `folder`. All floats with
+    the same first `bits` bits are a range. `column` is the input column with the scores."""
     tasks = [ScoresTask(g.part, folder, g, by_lang, column, bits) for g in groups]
     run_tasks(run, f"{__name__}:count_scores", tasks)
 
 
 def score_totals(db: Any, folder: Path, count: int) -> dict[str, tuple[int, int, float, float]]:
-    """Return (documents, scores, least score, greatest score) for each language. `count` is the
-    number of groups of sketch files."""
+    """Return (documents, scores, least score, greatest score) for each language, from `count` files
+    of such totals in `folder`, one per group of input files."""
     if not count:
         return {}
     paths = paths_literal(part_files(folder, TOTALS_FILE, count))
@@ -176,9 +177,10 @@ def find_ranks(
     column: str = "score",
     bits: int = BITS,
 ) -> Ranked:
-    """Run the second round, which selects scores, and return the score at each wanted rank of each
-    language. `counted` is the folder with the counts of the first round; `column` and `bits` must
-    be the same as in that round. Documents without a score have no rank."""
+    """Return the score at each wanted rank of each language. `wanted` has the ranks by language;
+    documents without a score have no rank. A first round of tasks, `count_scores`, has counted the
+    scores in each range of floats, in the folder `counted`. The second round, here, collects the
+    scores in ranges with a wanted rank. `column` and `bits` must be the same in both rounds."""
     ranges = _by_lang(db, part_files(counted, RANGES_FILE, len(groups)), "place")
     # By language and rank: the range that contains it, and the number of scores before that range.
     range_of_rank: dict[str, dict[int, tuple[int, int]]] = {}

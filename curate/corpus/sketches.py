@@ -1,7 +1,7 @@
-"""Sketches: the short descriptions of documents (such as hashes) from which a CorpusStep decides,
-for the whole corpus and for earlier ones. The sketches of a run are files of a stage, one per
-partition. In the column `part`, the partitions of earlier corpora (`against`) have negative
-numbers. So the order by `part`, then `n` (the number in the partition), is the order of arrival."""
+"""Sketches: short descriptions of documents (such as hashes). A step of the class CorpusStep makes
+its decisions from the sketches of all documents. A run writes one file of sketches per partition.
+In the column `part`, the partitions of earlier corpora (`against`) have negative numbers. So the
+order by `part`, then `n` (the number in the partition), is the order of arrival."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_here(function: str, tasks: Iterable[T], result: type[R]) -> Iterator[tup
 
 def lone_here(run: Run) -> Run:
     """Return a `Run` that runs a single task in this process, without waiting for a worker. It
-    passes several tasks to `run`."""
+    passes two or more tasks to `run`."""
 
     def chosen(function: str, tasks: Sequence[T], result: type[R]) -> Iterator[tuple[T, R]]:
         return (run if len(tasks) != 1 else run_here)(function, tasks, result)
@@ -53,27 +53,23 @@ def lone_here(run: Run) -> Run:
 
 @dataclass(frozen=True)
 class SketchFile:
-    """The sketches of one partition. `corpus` is the name of the earlier corpus that the sketches
-    belong to, or "" for this run. `stored` is the number that the partition has in the file. `ids`
-    is the file with new ids for repeated ids; there, too, the partition has the number `stored`."""
+    """The file with the sketches (short descriptions) of one partition's documents."""
 
-    part: int
+    part: int  # number of the partition in this run; negative for an earlier corpus
     path: Path
-    stored: int
-    ids: Path | None = None
-    corpus: str = ""
+    stored: int  # number of the partition in the files `path` and `ids`
+    ids: Path | None = None  # file with new ids for repeated ids
+    corpus: str = ""  # name of the earlier corpus, or "" for this run
 
 
 @dataclass(frozen=True)
 class SketchedCorpus:
-    """The sketches that a stage wrote in its folder. `parts` is the number of partitions. `kind` is
-    in the names of the sketch files. `ids_changed` is True if the folder's ids.parquet changes ids.
-    """
+    """The sketch files that a stage (a pass over the documents) wrote."""
 
-    folder: Path
-    parts: int
-    kind: str
-    ids_changed: bool
+    folder: Path  # the stage's folder
+    parts: int  # number of partitions
+    kind: str  # a part of the names of the sketch files
+    ids_changed: bool  # True if the folder's ids.parquet changes ids
 
     @property
     def ids(self) -> Path | None:
@@ -88,20 +84,18 @@ class SketchedCorpus:
 
 @dataclass(frozen=True)
 class Sketches:
-    """All sketches of a corpus and the tools to decide from them: the input of a step's `resolve`.
-    `connection` is a DuckDB connection with the view `sketches`. The view has the columns that
-    `sketch` returned, with `part` and `n` (together a document's key in the run) and its final
-    `id`. A step whose `in_tasks` is True must call `make_view` before it uses the view. `decisions`
-    is the file to write. `folder` is a folder for the step's own files. The folder is kept as a
-    part of the index, and after a kill `resolve` finds its earlier files in it. `run` runs tasks,
-    perhaps on other machines that see the same files. `sizes` are the sizes of the tasks."""
+    """All sketches (short descriptions of documents) of a corpus: the input of a step's `resolve`,
+    which decides on the documents. The DuckDB view `sketches` has the columns that the step's
+    `sketch` returned, and three more: `part`, `n` (together a document's key in the run) and `id`
+    (final). The view may be missing if the step's `in_tasks` is True: `make_view` creates it.
+    `folder` is for the step's own files: later runs and a resumed `resolve` use them."""
 
-    connection: Any
-    decisions: Path
+    connection: Any  # DuckDB connection
+    decisions: Path  # file to write the decisions to
     folder: Path
     files: tuple[SketchFile, ...] = ()
     earlier: tuple[tuple[str, Path], ...] = ()  # (name of an earlier corpus, folder of its index)
-    run: Run = run_here
+    run: Run = run_here  # runs tasks, perhaps on machines that share the files
     sizes: Sizes = field(default_factory=Sizes)
 
     def make_view(self) -> None:
@@ -115,8 +109,8 @@ class Sketches:
 def sketch_batches(
     files: Sequence[SketchFile], columns: list[str], rows: int = 10_000
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the sketches, ordered by part, then n, with the columns `columns`, then part, n and id.
-    The id of a document of an earlier corpus begins with MARK, the corpus's name and MARK."""
+    """Yield the sketches in batches, ordered by part, then n, with the columns `columns`, part, n,
+    id. In an earlier corpus, each id is MARK + the corpus's name + MARK + id."""
     names = [*columns, "n", "id"]
     for file in files:
         changed = changed_ids(str(file.ids) if file.ids else None, file.stored)

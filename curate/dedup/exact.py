@@ -89,9 +89,8 @@ class DedupExact(DocumentDedup):
 
     @property
     def shared_key_column(self) -> str | None:
-        """The sketch column with the hash of the text or URL: only documents with equal hashes
-        change each other's decisions. None with `keep: none`, because any document may then change
-        any decision."""
+        """The sketch column with the hashes: only documents with equal hashes affect each other's
+        decisions. The value is None with `keep: none`, where any document may affect any other."""
         return "key" if self.keep == "one" else None
 
     @property
@@ -139,8 +138,9 @@ class DedupExact(DocumentDedup):
 
 
 def members_query(source: str, survivor: str) -> str:
-    """Return SQL that selects the rows whose key another row has too. The columns are part, n, id,
-    key, rank (place in the order of preference) and kept_id (the id of the kept document)."""
+    """Return SQL that selects the rows of `source` whose key occurs in several rows. Columns: part,
+    n, id, key, rank (place in the order of preference) and kept_id (the id of the kept
+    document)."""
     order = survivors.preference(survivor)
     return f"""
         WITH shared AS (

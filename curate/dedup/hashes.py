@@ -26,13 +26,12 @@ PARAGRAPH = 100  # bytes of a short text in the comparison
 
 @dataclass(frozen=True)
 class Hash:
-    """A hash function. `bits` is the size of a key. `digest` is a function without arguments that
-    returns the function to hash one text, or None if a kernel hashes all texts at once. `about` is
-    the remark in the table of hashes."""
+    """A hash function for texts. `digest` makes the function that hashes one text, or is None if a
+    kernel hashes all texts at once."""
 
-    bits: int
+    bits: int  # the size of a hash
     digest: Callable[[], Digest] | None
-    about: str
+    about: str  # the remark in the table of hashes
 
 
 def _xxh3() -> Digest:

@@ -80,8 +80,9 @@ class Removal(CorpusStep):
         return self.max_removal
 
     def arriving(self, earlier: Sequence[str], **values: Any) -> Removal:
-        """Return this step as a refresh runs it, with the settings in `values`. A refresh may drop
-        nine in ten of a day's pages, so `max_removal` is 1 unless the user set it."""
+        """Return a copy of this step for a refresh (an addition of new documents to earlier runs).
+        `values` are the settings to change. A refresh may drop nine in ten of a day's pages, so
+        `max_removal` is 1 unless the user set it."""
         guard = {"max_removal": 1.0} if earlier else {}
         given = self.model_dump(exclude_unset=True)
         return type(self)(**{**guard, **given, **values}).named(self.label)  # type: ignore[no-any-return]
@@ -137,19 +138,20 @@ class DedupStep(Removal):
 
     @property
     def of_arrival(self) -> dict[str, str]:
-        """The settings with which the step keeps the first document to arrive."""
+        """Settings to change so that this step keeps the document that arrived first."""
         return {} if self.replaces else {"survivor": "first"}
 
     def arriving(self, earlier: Sequence[str], **values: Any) -> Removal:
-        """Return this step as a refresh runs it: compared with all earlier runs, or only with the
-        last run if its index includes the others."""
+        """Return a copy of this step for a refresh (an addition of new documents to earlier runs).
+        The copy compares the new documents with all earlier runs. If each index includes the runs
+        before it (`cumulative`), the copy compares them with the last run only."""
         compared = earlier[-1:] if self.cumulative else earlier
         if against := (*self.against, *compared):
             values["against"] = against
         return super().arriving(earlier, **self.of_arrival, **values)
 
     def comparable(self) -> dict[str, Any]:
-        """Return the settings that must be equal in an index with which this step is compared."""
+        """Return the settings that must be equal in a run whose stored sketches this step uses."""
         settings = self.model_dump(mode="json", exclude={*self.free, "compare"})
         return settings | self.comparison
 
@@ -170,7 +172,8 @@ class DedupStep(Removal):
         return found_indexes
 
     def take_index(self, against: str, index: indexes.Index) -> None:
-        """Use `index` for `against`, an entry of the setting `against` that names documents."""
+        """Use `index` for `against`, the name of an index of earlier documents in this step's
+        settings."""
         self._given[against], self._earlier = index, None
 
     def of_earlier(self) -> DedupStep:
@@ -179,8 +182,8 @@ class DedupStep(Removal):
         return type(self)(**given | {"against": (), "max_removal": 1.0})
 
     def identity(self) -> Identity:
-        """Return what decides the output. For `against`, the names and contents of the earlier
-        corpora decide, not their paths."""
+        """Return the settings and contents that determine the output. Earlier corpora (the setting
+        `against`) are identified by name and content, not by path."""
         identity = super().identity()
         del identity.settings["against"]
         if self.against:
@@ -219,9 +222,10 @@ class DocumentDedup(DedupStep):
 def dropped(
     docs: Documents, decisions: pa.Table
 ) -> tuple[np.ndarray, np.ndarray, list[str | None]]:
-    """Return (mask: bool[rows], similarity: float64[rows], partner: one id or None per row). The
-    mask is True for the documents that the decisions drop; these have a similarity and a partner,
-    the document that they duplicate. A partner in an earlier corpus reads `ID in CORPUS`."""
+    """Return (mask, similarity, partner), with one entry per document. `mask` (bool) is True for
+    documents that the decisions drop. Such a document has a similarity (float64) and the id of a
+    partner, which it duplicates; others have 0 and None. The id of a partner in an earlier corpus
+    reads `ID in CORPUS`."""
     mask = np.zeros(len(docs), np.bool_)
     similarity = np.zeros(len(docs))
     partner: list[str | None] = [None] * len(docs)

@@ -58,7 +58,7 @@ class DedupSimhash(NearDuplicates):
         return 1.0 - self.max_distance / (BITS / 2)
 
     def masks(self) -> np.ndarray:
-        """Return uint64[tables]: a mask of the bits that are equal in a table's candidates."""
+        """Return a bit mask per table (uint64[tables]), for the bits that must be equal."""
         count = self.max_distance + EQUAL_BLOCKS
         edges = [BITS * at // count for at in range(count + 1)]
         blocks = [(1 << z) - (1 << a) for a, z in pairwise(edges)]

@@ -37,7 +37,7 @@ def column_of(policy: str) -> str | None:
 
 
 def check(policy: str) -> str:
-    """Return the policy. Raises UsageError with the known policies if it is not one of them."""
+    """Return the policy unchanged. Raises UsageError with the known policies if it is unknown."""
     kind, colon, rest = policy.partition(":")
     if policy in _PLAIN or (kind in ("best", "prefer-source") and colon and rest):
         return policy
@@ -45,7 +45,7 @@ def check(policy: str) -> str:
 
 
 def checked(policy: str) -> str:
-    """Do the same as `check`, but raise ValueError, as pydantic expects."""
+    """Return the policy unchanged. Raises ValueError, as pydantic expects, if it is unknown."""
     try:
         return check(policy)
     except UsageError as error:
@@ -57,7 +57,7 @@ Survivor = Annotated[str, AfterValidator(checked)]
 
 
 def preference(policy: str) -> str:
-    """Return the ORDER BY terms of a policy in SQL, over the columns of sketches."""
+    """Return the policy's order in SQL (terms of ORDER BY): the document to keep comes first."""
     check(policy)
     if policy == "longest":
         return "size DESC, id"
@@ -81,13 +81,14 @@ def preferred_by(policy: str) -> list[str]:
 
 
 def sketched(policy: str) -> str:
-    """Return the policy if it needs a sketch column that no other policy needs, else ""."""
+    """Return the policy (which duplicate to keep) if it is `c4` or `best:COLUMN`; sketches of
+    documents hold a value only for these. Return "" for any other policy."""
     return policy if policy == "c4" or column_of(policy) else ""
 
 
 def columns(docs: Documents, policy: str, label: str) -> dict[str, pa.Array]:
-    """Return the sketch columns that `preference` may use: size, date, source, score and url_md5. A
-    score or md5 that the policy does not use is null."""
+    """Return the columns by which `preference` may rank duplicates: size, date, source, score and
+    url_md5. A score or md5 that the policy does not use is null."""
     column = column_of(policy)
     score = pa.nulls(len(docs), pa.float64())
     if column is not None:

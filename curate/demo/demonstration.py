@@ -53,20 +53,16 @@ PII_RULES = {"email": "email", "ip": "ip", "phone": "phone"}  # type in the trut
 @dataclass(frozen=True)
 class Row:
     """A row of the table: one kind of planted page, and how many pages were treated as expected.
-
-    `recall` is the share of the planted pages that were treated as expected (`done`). `expected` is
-    the recall of a correct pipeline; MinHash finds only a share of the near duplicates. `precision`
-    is the share of planted pages among all that the steps for this kind dropped or replaced (None
-    if they dropped nothing). `by` counts documents per step.
-    """
+    `precision` is the share of planted pages among all that the steps for this kind dropped or
+    replaced (None if they dropped nothing)."""
 
     kind: str
-    expect: str
-    planted: int
-    done: int
-    expected: float
+    expect: str  # expected treatment, such as `dropped:url`
+    planted: int  # number of planted pages
+    done: int  # how many of them were treated as expected
+    expected: float  # the share that a correct pipeline would treat so; below 1 for MinHash
     precision: float | None
-    by: Mapping[str, int] = field(default_factory=dict)
+    by: Mapping[str, int] = field(default_factory=dict)  # documents per step
 
     @property
     def recall(self) -> float:
@@ -75,15 +71,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a run. `kept` maps ids to texts, `rejected` maps ids to the (step, rule) that
-    first rejected the document. `replaced` maps ids of kept documents to the number of replaced
-    spans per PII rule. `cut` holds ids of kept documents that lost a passage found in other
-    documents."""
+    """The documents of a run, by id. `replaced` gives for each kept document the number of replaced
+    spans per PII rule."""
 
-    kept: Mapping[str, str]
-    rejected: Mapping[str, tuple[str, str]]
+    kept: Mapping[str, str]  # texts
+    rejected: Mapping[str, tuple[str, str]]  # (step, rule) that first rejected the document
     replaced: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    cut: frozenset[str] = frozenset()
+    cut: frozenset[str] = frozenset()  # kept documents that lost a passage found in other documents
 
     def step(self, name: str) -> str:
         """Return the step that dropped a document, or "". For exact dedup, return STEP.RULE."""
@@ -94,7 +88,7 @@ class Result:
 
 def score(truth: Sequence[Page], result: Result, predicted: Mapping[float, float]) -> list[Row]:
     """Return one row per kind of planted page, and for near duplicates one row per similarity.
-    `predicted` maps a similarity to the share that the chosen bands and rows should find."""
+    `predicted` maps a similarity to the share of pairs that MinHash should find."""
     right = _rightly_dropped(truth, result)
     ids = {r.id for r in truth}
     precision = {}

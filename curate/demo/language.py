@@ -34,7 +34,7 @@ class Article:
 
     @property
     def text(self) -> str:
-        """The paragraphs joined by newlines: the text expected after extraction and C4."""
+        """The paragraphs joined by newlines: the text expected after extraction and the step C4."""
         return "\n".join(self.paragraphs)
 
 
@@ -74,7 +74,7 @@ TRAINING = Training(
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    """Yield (piece of text, language) from the articles, in the same order on every call."""
+    """Yield (piece of text, language) from the demo's articles, in the same order on every call."""
     by_language: dict[str, list[Article]] = {}
     for article in load_articles():
         by_language.setdefault(article.lang, []).append(article)

@@ -22,22 +22,19 @@ OTHERS = 76  # images, style sheets, redirects, errors, robots.txt
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the demo web. `kind` is the kind of page that was planted; `expect` lists what a
-    pipeline should do with it. `source_id` is the page that this one duplicates, `cluster` the name
-    of its set of duplicates. `planted` holds, by kind, the similarity, the passage or the personal
-    data. `declared` says where the charset is declared."""
+    """A page of the demo web, and what was planted in it."""
 
     id: str
     url: str
-    kind: str
+    kind: str  # kind of planted page
     lang: str
-    expect: list[str]
-    source_id: str | None
-    cluster: str | None
+    expect: list[str]  # what a pipeline should do with the page
+    source_id: str | None  # the page that this one duplicates
+    cluster: str | None  # name of the page's set of duplicates
     similarity: float | None
-    planted: Mapping[str, Any]
+    planted: Mapping[str, Any]  # similarity, passage or personal data, by kind
     charset: str
-    declared: str
+    declared: str  # where the charset is declared
     warc: str
 
 
@@ -52,9 +49,9 @@ class DemoWeb:
     """The files that `build_web` wrote, with the number of documents and of other records."""
 
     paths: list[Path]
-    truth: Path
+    truth: Path  # list of what was planted in each page
     documents: int = DOCUMENTS
-    others: int = OTHERS
+    others: int = OTHERS  # such as images and redirects
 
 
 def build_web(folder: Path) -> DemoWeb:

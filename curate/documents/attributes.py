@@ -3,8 +3,7 @@
 A document has dozens of columns named `step.figure`. Files store them as fields of one struct:
 `pack` makes the struct, and the functions here that read files return flat columns again. The
 struct is recognized by its shape, because other programs drop metadata: it has a field `edits`, and
-the names of all other fields have a point.
-"""
+the names of all other fields have a dot."""
 
 from __future__ import annotations
 
@@ -35,9 +34,9 @@ def is_packed(schema: pa.Schema) -> bool:
 
 
 def pack(rows: Rows, own: Container[str] = ()) -> Rows:
-    """Return the rows with scores and edits in one struct, at the place of the last of these
-    columns. own: columns of the input, which stay outside the struct although their names have a
-    point."""
+    """Return the rows with scores and edits packed into one struct column. Packed are the column
+    `edits` and each column with a dot in its name, without those in `own` (input columns). The
+    struct takes the place of the last packed column. Without `edits`, nothing is packed."""
     names = rows.schema.names
     inner = [name for name in names if name == EDITS or ("." in name and name not in own)]
     if EDITS not in inner:  # written by another program: unchanged
@@ -48,9 +47,9 @@ def pack(rows: Rows, own: Container[str] = ()) -> Rows:
 
 
 def chosen(rows: Rows, columns: Sequence[str]) -> Rows:
-    """Return the packed rows with only id, text and the columns named in `columns`. If none are
-    named, all columns stay; if only `-attributes` is named, all except the struct stay. Raise
-    UsageError for a missing column."""
+    """Return the packed rows with only id, text and the columns named in `columns`. If `columns` is
+    empty, all columns stay. The single name `-attributes` removes the struct column `attributes`
+    and keeps all others. Raise UsageError for a missing column."""
     names = rows.schema.names
     wanted = {"id", "text", *columns}
     if not columns or [*columns] == [f"-{ATTRIBUTES}"]:
@@ -76,7 +75,8 @@ def _spread(rows: Rows) -> Rows:
 
 
 def flat(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with one column per attribute, which the function `is_attribute` finds."""
+    """Return the schema with the struct column `attributes` (scores and edits) replaced by one
+    column per field of the struct. `is_attribute` returns True for such a column."""
     if not is_packed(schema):
         return schema
     at = schema.get_field_index(ATTRIBUTES)
@@ -86,7 +86,7 @@ def flat(schema: pa.Schema) -> pa.Schema:
 
 
 def is_attribute(field: pa.Field) -> bool:
-    """Return True if files store this field of a flat schema in the struct `attributes`."""
+    """Return True if this column of a schema from `flat` is a field of `attributes` in files."""
     return (field.metadata or {}).items() >= _STORED.items()
 
 
@@ -95,7 +95,7 @@ def read_schema(path: Path | str) -> pa.Schema:
 
 
 class DocumentsFile(pq.ParquetFile):  # type: ignore[misc]
-    """A Parquet file of documents, read with one column per attribute."""
+    """A Parquet file of documents; scores and edits in one struct are read as separate columns."""
 
     def __init__(self, source: Any, **how: Any) -> None:
         super().__init__(source, **how)
@@ -146,8 +146,8 @@ class DocumentsFile(pq.ParquetFile):  # type: ignore[misc]
 
 
 def source_sql(paths: list[Path], options: str = "", also: Iterable[str] = ()) -> str:
-    """Return SQL for a FROM clause that reads document files, with each attribute as a column of
-    its own. options: named arguments of DuckDB's `read_parquet`, as SQL that begins with a comma
+    """Return SQL for a FROM clause that reads document files, with one column per attribute.
+    options: named arguments of DuckDB's `read_parquet`, as SQL that begins with a comma
     (`, union_by_name = true`). also: columns that are null if the files lack them."""
     schemas = [pq.read_schema(path) for path in {*paths[:1], *paths[-1:]}]
     if len({*map(is_packed, schemas)}) > 1:  # a HOME with files of an earlier version

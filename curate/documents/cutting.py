@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @njit(cache=True, nogil=True)
 def _without(data, offsets, rows, start, end, replacement, filling, filling_at):
-    """Return the texts without the given spans: (uint8[], int64[rows + 1]: offsets). Spans must be
-    in order. A span with replacement i becomes filling[filling_at[i] : filling_at[i + 1]]."""
+    """Return (data, offsets): the texts without the given spans, as uint8[] and int64[rows + 1].
+    Spans must be in order. Replacement i is filling[filling_at[i] : filling_at[i + 1]]."""
     n_rows = len(offsets) - 1
     extra = 0
     for s in range(len(rows)):
@@ -53,9 +53,9 @@ def _without(data, offsets, rows, start, end, replacement, filling, filling_at):
 
 @njit(cache=True, nogil=True)
 def _marked_spans(mark, offsets, cut):
-    """Return (rows, start, end: int64[spans], rule: uint8[spans]): the runs of equal marks, in
-    bytes from the start of a row. cut: bool[rows], the rows to search. A mark is the number of the
-    rule plus 1, or 0 for a byte that stays."""
+    """Find runs of equal marks in the rows where `cut` (bool[rows]) is True. Return (rows, start,
+    end, rule), with one entry per run; positions are bytes from the start of the row. A byte's mark
+    is the number of its rule plus 1, or 0 if the byte stays."""
     spans = 0
     for write in range(2):  # counts first, so that a batch with few cuts needs little memory
         if write:
@@ -147,8 +147,8 @@ def cut(docs: Documents, spans: Spans) -> Documents:
 def cut_marked(
     docs: Documents, mark: np.ndarray, rows: np.ndarray, rules: tuple[str, ...]
 ) -> Documents:
-    """Return the batch without the marked bytes of some rows. mark: uint8[bytes of the batch], 0
-    for bytes to keep, i + 1 for those that `rules[i]` cuts; rows: bool[rows], the rows to edit."""
+    """Return the batch without the marked bytes. mark: uint8[bytes of the batch], 0 for a byte to
+    keep, or i + 1 for a byte that `rules[i]` cuts. rows: bool[rows], True for the rows to edit."""
     from curate.documents.edits import Spans
 
     at, start, end, rule = _marked_spans(mark, docs.buffers()[1], rows)

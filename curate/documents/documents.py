@@ -1,9 +1,9 @@
 """Documents: an Arrow table with a known schema, changed only by six verbs.
 
-`replace` turns payloads (raw content such as HTML) into text, `annotate` adds a column `step.name`,
-`state` a column under its name alone, `identify` sets the language, `drop` marks rows with a
-reason, `edit` sets new text and records what was cut. Marked rows stay until the stage ends, so
-that every filter measures every row.
+`replace` turns payloads (raw content such as HTML) into text, `annotate` adds a column named
+`STEP.NAME`, `state` adds a column named `NAME`, `identify` sets the language, `drop` marks rows
+with a reason, and `edit` sets new text and records what was cut. Marked rows stay until the stage
+(a pass over the documents) ends, so that every filter measures every row.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Documents:
     """A batch of documents: created by readers, changed by steps, split after a stage."""
 
     table: pa.Table
-    drops: tuple[Drop, ...] = ()
-    edits: tuple[tuple[str, Spans], ...] = ()
-    step: str = "read"
-    entry: pa.LargeStringArray | None = None
+    drops: tuple[Drop, ...] = ()  # what rules have marked
+    edits: tuple[tuple[str, Spans], ...] = ()  # (step, spans)
+    step: str = "read"  # the present step
+    entry: pa.LargeStringArray | None = None  # texts before this step
     _cache: dict[str, Any] | None = None
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ class Documents:
         return value
 
     def within(self, step: str) -> Documents:
-        """Return the same rows for a step, so that later changes are recorded under its name."""
+        """Return the same rows for a step to change; changes are recorded under the step's name."""
         return replace(self, step=step, entry=self.text)
 
     def replace(self, text: pa.Array) -> Documents:
@@ -84,7 +84,7 @@ class Documents:
         return replace(self, table=table, _cache=None)
 
     def annotate(self, name: str, values: pa.Array | np.ndarray) -> Documents:
-        """Add a column `step.name` with one value per row."""
+        """Add a column `STEP.NAME`, for the step that runs now, with one value per row."""
         array = values if isinstance(values, pa.Array) else pa.array(values)
         return replace(self, table=self._with(f"{self.step}.{name}", array))
 
@@ -96,7 +96,8 @@ class Documents:
         return replace(self, table=self._with(name, values))
 
     def identify(self, lang: pa.Array) -> Documents:
-        """Set the core column `lang`: string[rows]. The old values move to `step.declared`."""
+        """Set the column `lang` to new languages (string[rows]). The old languages move to the
+        column `STEP.declared`, where STEP is the step that is running."""
         before = self.table["lang"]
         declared = replace(self, table=self._with(f"{self.step}.declared", before))
         return replace(self, table=declared._with("lang", lang.cast(pa.string())))
@@ -144,8 +145,8 @@ class Documents:
         return marked_rows(self.drops, len(self))
 
     def split(self) -> tuple[pa.Table, pa.Table]:
-        """Return (kept, rejected). A rejected row has the list of its reasons, the columns of the
-        first reason, and the text as it entered the step that gave this reason."""
+        """Return (kept, rejected). A rejected row gets a list of its reasons, and columns with the
+        first reason's fields. Its text is as it was before the step that gave the first reason."""
         table = self.table
         if self.edits:
             table = _set(table, EDITS, edits_column(table, self.edits))
@@ -156,9 +157,9 @@ class Documents:
         return kept, rejected_table(table, self.drops)
 
     def counts(self, rejected: pa.Table) -> dict[str, dict[str, int]]:
-        """Return counts by `step.rule`: `primary` and `reasons`, the documents that have the rule
-        as their first reason or as any reason; `cut` and `cut_bytes`, the spans and bytes cut from
-        kept documents. rejected: the second table of `split`."""
+        """Return {count: {`step.rule`: number}}. `primary` counts the documents with this rule as
+        their first reason, `reasons` those with this rule as any reason. `cut` and `cut_bytes`
+        count spans and bytes cut from kept documents. rejected: the second table of `split`."""
         return {
             **reason_counts(self.drops, rejected),
             **edit_counts(self.edits, ~self.marked()),

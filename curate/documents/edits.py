@@ -56,16 +56,15 @@ def edits_of(row: Mapping[str, Any]) -> list[Edit]:
 
 @dataclass(frozen=True)
 class Spans:
-    """The spans that one step cut or replaced, in bytes of each row's text as the step received it.
-    `rows`, `start`, `end` are int64[spans], in order of row, then start. `rule` and `replacement`
-    are int[spans], indexes into `rules` and `replacements`, the new texts."""
+    """The spans that one step cut or replaced, ordered by row and start. Positions are bytes of the
+    text before the step."""
 
-    rows: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    rule: np.ndarray
+    rows: np.ndarray  # int64[spans]
+    start: np.ndarray  # int64[spans]
+    end: np.ndarray  # int64[spans], exclusive
+    rule: np.ndarray  # int[spans], index into `rules`
     rules: tuple[str, ...]
-    replacement: np.ndarray
+    replacement: np.ndarray  # int[spans], index into `replacements`
     replacements: tuple[str, ...] = ("",)
 
 
@@ -128,9 +127,9 @@ def edited(text: bytes, edits: Iterable[Edit]) -> bytes:
 
 
 def remaining(extents: Iterable[Extent], edits: Iterable[Edit]) -> list[Extent]:
-    """Return the parts of the extents that the edits kept, as extents of the edited text. `extents`
-    are ranges of bytes in the input of the first edit's step, in order and disjoint. Replaced bytes
-    count as removed."""
+    """Follow byte ranges of a text through edits. Return the ranges that remain, as positions in
+    the edited text. `extents` are the ranges before the first edit's step, in order and disjoint.
+    Replaced bytes count as removed."""
     kept = [extent for extent in extents if extent[0] < extent[1]]
     for _, group in groupby(edits, key=lambda edit: edit.step):
         kept = _without(kept, sorted(group, key=lambda e: (e.start, e.end, e.replacement or "")))

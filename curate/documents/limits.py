@@ -1,6 +1,6 @@
-"""Limits: rules that compare a column of a step with a setting. `decide` reads only these columns
-and the language, so that `llmcurate whatif` can apply other settings to the stored columns of a run
-with the same code."""
+"""Limits: rules that compare a figure of each document, stored by a step as a column, with a
+setting. `decide` reads only such columns and the language. So `llmcurate whatif` can use `decide`
+to apply other settings to the stored columns of a run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Langs:
-    """The column `lang`. names: distinct labels; at: int[rows], indexes into `names` (null: -1)."""
+    """The language labels of a batch, coded as indexes."""
 
-    names: Sequence[str | None]
-    at: np.ndarray
+    names: Sequence[str | None]  # the distinct labels
+    at: np.ndarray  # int[rows], indexes into `names`; -1 for null
 
     def __getitem__(self, rows: slice | np.ndarray) -> Langs:
         return Langs(self.names, self.at[rows])
@@ -28,31 +28,24 @@ class Langs:
 
 @dataclass(frozen=True)
 class Limit:
-    """A rule that compares `column` (named without the step) with `threshold`.
-
-    setting: the step's key that holds the threshold, `key.entry` for an entry of a mapping, empty
-    if the threshold is fixed. threshold: None if the rule is off. above: True drops larger values,
-    False smaller ones; closed: True drops values equal to the threshold, too. only: a column that
-    must be above 0 for the rule to apply. unless: an earlier rule of the step, whose documents this
-    rule skips. detail: the text of the reason.
-    """
+    """A rule that drops documents whose value in a column lies beyond a threshold."""
 
     rule: str
-    column: str
-    setting: str
-    threshold: float | None
-    above: bool
-    closed: bool = False
-    only: str | None = None
-    unless: str | None = None
-    detail: str | None = None
+    column: str  # its name without the step
+    setting: str  # the threshold's key, `key` or `key.entry`; "" if it is fixed
+    threshold: float | None  # None if the rule is off
+    above: bool  # True: drop larger values; False: drop smaller ones
+    closed: bool = False  # True: also drop values equal to the threshold
+    only: str | None = None  # the rule applies only where this column is above 0
+    unless: str | None = None  # the rule skips documents of this earlier rule
+    detail: str | None = None  # the text of the reason
     by_lang: ClassVar[bool] = (
         False  # True if the threshold depends on the language (steps/profiled.py)
     )
 
     @property
     def on(self) -> bool:
-        """True if the rule judges any document."""
+        """True if the rule is in use: it has a threshold."""
         return self.threshold is not None
 
     def of(self, label: str | None) -> float | None:
@@ -78,7 +71,8 @@ Columns = Callable[[str], np.ndarray]
 
 
 def marks(limits: Iterable[Limit], column: Columns, langs: Langs) -> dict[str, np.ndarray]:
-    """Return {rule: bool[rows]} for rules that are on. `column` maps a name to number[rows]."""
+    """Return {rule: bool[rows]}, True for documents to drop. Rules that are off have no entry.
+    `column` maps a name to number[rows]."""
     masks: dict[str, np.ndarray] = {}
     for limit in limits:
         if not limit.on:

@@ -1,5 +1,5 @@
-"""Texts edited in several passes: each pass reads the output of the previous one. Recorded edits
-are positions in the text as the step received it."""
+"""Texts edited in several passes: each pass replaces the matches of a pattern in the output of the
+pass before. An edit is recorded with its position in the original text, before the first pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pass = tuple[int, re.Pattern[str], Replace]  # index of the rule, pattern, repla
 
 
 class Edited:
-    """A text during its passes, and the original position of each of its characters."""
+    """A text edited in several passes, and the original position of each of its characters."""
 
     def __init__(self, text: str) -> None:
         self.given = self.text = text
@@ -84,7 +84,8 @@ def edited_in_passes(
 
 
 def with_edits(docs: Documents, edits: Sequence[RowEdit], rules: tuple[str, ...]) -> Documents:
-    """Make and record these edits, which are in order and disjoint. Return the new batch."""
+    """Return the batch with its texts edited and the edits recorded. The edits must be in order and
+    disjoint."""
     from curate.documents.cutting import cut
 
     texts: dict[str, int] = {"": 0}

@@ -1,6 +1,7 @@
 """Rejected records: their schema, how documents that are marked as dropped become records, and how
-records are read back. A record is a document as it entered the step that dropped it first: its
-columns, the columns of the first reason, then the list of all reasons in the order of marking."""
+records are read back. A record is a document as it was before the step that first dropped it. It
+has the document's columns, the fields of the first reason as columns, and the list of all reasons
+in the order of marking."""
 
 from __future__ import annotations
 
@@ -49,16 +50,15 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class Drop:
-    """The rows of a batch that one rule marked. rows: int64[marked]; values, thresholds:
-    float64[marked], NaN for none; entry: the texts of all rows as they entered the step."""
+    """The rows of a batch that one rule marked as dropped."""
 
     step: str
     rule: str
-    rows: np.ndarray
-    values: np.ndarray
-    thresholds: np.ndarray
+    rows: np.ndarray  # int64[marked]
+    values: np.ndarray  # float64[marked], what the rule measured; NaN: none
+    thresholds: np.ndarray  # float64[marked]; NaN: none
     details: tuple[str | None, ...] | None
-    entry: pa.LargeStringArray
+    entry: pa.LargeStringArray  # the texts of all rows before the step
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ def marked_rows(drops: Iterable[Drop], rows: int) -> np.ndarray:
 
 
 def rejected_table(table: pa.Table, drops: Sequence[Drop]) -> pa.Table:
-    """Return the records of the marked rows of a batch's table."""
+    """Return the rows of a batch's table that rules marked as rejected, with the reasons."""
     marked = np.flatnonzero(marked_rows(drops, table.num_rows))
     table = table.take(pa.array(marked))
     if len(marked) == 0:
@@ -93,8 +93,8 @@ def rejected_table(table: pa.Table, drops: Sequence[Drop]) -> pa.Table:
 
 
 def _reasons(drops: Sequence[Drop]) -> tuple[np.ndarray, pa.StructArray, np.ndarray]:
-    """Return (int64[reasons]: the row of each reason; REASON[reasons]: the reasons; int64[reasons]:
-    the index in `drops` of each reason), sorted by row, then in order of marking."""
+    """Return (rows, reasons, origin), with one entry per reason to drop a row: the row (int64), the
+    reason (type REASON), and its index in `drops` (int64). Order: by row, then as in `drops`."""
     rows = np.concatenate([drop.rows for drop in drops])
     origin = np.repeat(np.arange(len(drops)), [len(drop.rows) for drop in drops])
     order = np.argsort(rows, kind="stable")
@@ -124,7 +124,8 @@ def _entry_texts(drops: Sequence[Drop], marked: np.ndarray, primary: np.ndarray)
 
 
 def reason_counts(drops: Iterable[Drop], rejected: pa.Table) -> dict[str, dict[str, int]]:
-    """Return counts by `step.rule`: `primary` (as the first reason), `reasons` (as any reason)."""
+    """Return {`primary`: counts, `reasons`: counts}. Both count rows by rule, named `step.rule`:
+    `primary` by the first reason of each row, `reasons` by all reasons."""
     primary = Counter(
         f"{step}.{rule}"
         for step, rule in zip(
@@ -170,8 +171,9 @@ def first_reasons(paths: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
 
 
 def reason_codes(lists: pa.ListArray, names: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (int64[rows]: reasons per row, int64[reasons]: their numbers in `names`). A new
-    `step.rule` is added to `names`. lists: the column REASONS."""
+    """Return (counts, codes): each row's number of reasons (int64[rows]), and each reason's number
+    in `names` (int64[reasons]). Adds new reasons (`step.rule`) to `names`. lists: column
+    REASONS."""
     sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     reasons = lists.flatten()
     parts = []
@@ -197,8 +199,9 @@ def sql_rules(column: str = REASONS) -> str:
 
 
 def sql_reasons(source: str, columns: str) -> str:
-    """Return a query with one row per reason: the given columns of its record, then step, rule,
-    name (`step.rule`), value, threshold and detail. source: a view, with an optional WHERE."""
+    """Return a query with one row per reason why a document was dropped: the document's `columns`,
+    step, rule, name (`step.rule`), value, threshold and detail. source: a view, maybe with
+    WHERE."""
     return f"""SELECT * EXCLUDE (reason_), reason_.step AS step, reason_.rule AS rule,
         reason_.step || '.' || reason_.rule AS name, reason_.value AS value,
         reason_.threshold AS threshold, reason_.detail AS detail
@@ -206,8 +209,8 @@ def sql_reasons(source: str, columns: str) -> str:
 
 
 def emptied(table: pa.Table, mask: pa.ChunkedArray | pa.Array) -> pa.Table:
-    """Return the records, without document content in the rows where `mask` is True. Texts become
-    empty, lists and structs null. Names, dates and numbers stay."""
+    """Return the records, with document content emptied where `mask` is True. Texts become empty,
+    lists and structs null. Names, dates and numbers stay."""
     for number, field in enumerate(table.schema):
         if _holds_words(field):
             values = _emptied_column(table[field.name], mask)

@@ -26,7 +26,7 @@ from llmcurate.base.messages import Message, decode
 @dataclass(frozen=True)
 class Call(Message):
     """A message to a worker: call the function named "module:function" with this task, as JSON. If
-    OUT is a URL, `store` says where it is, and where the worker has its files."""
+    OUT is a URL, `store` has this URL and the folder in which the worker has the files of OUT."""
 
     function: str
     task: str
@@ -35,21 +35,19 @@ class Call(Message):
 
 @dataclass(frozen=True)
 class Beat(Message):
-    """A message from a worker with the numbers of the documents that it processes now. If the
-    worker dies, these documents are to blame. The engine ends the process after `seconds` without
-    another message (0: never). `cpu` is the number of CPU seconds used so far. If `cpu` is given,
-    only CPU seconds count towards the limit."""
+    """A message from a worker about the documents that it processes now. They are blamed if the
+    worker dies."""
 
-    first: int
-    last: int
-    seconds: float
-    cpu: float | None
+    first: int  # number of the first document
+    last: int  # number of the last document
+    seconds: float  # the worker is ended after this time without another message (0: never)
+    cpu: float | None  # CPU seconds used so far; if given, only CPU seconds count for `seconds`
 
 
 @dataclass(frozen=True)
 class Compiling(Message):
-    """A message from a worker that begins to compile a kernel. Another process can run the call
-    `help` meanwhile."""
+    """A message from a worker that begins to compile a kernel. Meanwhile another process can run
+    the call `help`, to compile other kernels."""
 
     help: Call | None
 
@@ -77,13 +75,11 @@ class Done(Message):
 
 @dataclass(frozen=True)
 class Death(Message):
-    """The end of a worker. `status` is the exit status as in subprocess (negative: a signal), and
-    `documents` are the numbers of its current documents. `seconds` is the worker's time limit, if
-    the engine ended it for exceeding that limit."""
+    """The end of a worker."""
 
-    status: int
-    documents: tuple[int, int] | None
-    seconds: float = 0.0
+    status: int  # exit status as in subprocess (negative: a signal)
+    documents: tuple[int, int] | None  # numbers of its first and last current document
+    seconds: float = 0.0  # the worker's time limit, if exceeding it was the cause
 
     def describe(self) -> str:
         """Return the cause of the end, such as `signal SIGSEGV` or `took longer than 600 s`."""
@@ -165,14 +161,12 @@ class Verbatim(Message):
 
 @dataclass(frozen=True)
 class Hello(Message):
-    """The first message of a cluster's worker: its version, the name of its machine (`node`), and
-    which of the driver's files it cannot see. `id` is the id of the machine (Ray) or the job
-    (Slurm)."""
+    """The first message of a cluster's worker."""
 
-    version: str
-    node: str
-    missing: tuple[str, ...]
-    id: str = ""
+    version: str  # of llmcurate
+    node: str  # the name of its machine
+    missing: tuple[str, ...]  # files of the driver that it cannot see
+    id: str = ""  # of the machine (Ray) or the job (Slurm)
 
 
 @dataclass(frozen=True)
@@ -195,13 +189,12 @@ Self = TypeVar("Self", bound="TaskLoop")
 
 @dataclass(frozen=True)
 class Jobs:
-    """The options for asking a cluster for workers. `options` are options of sbatch, as KEY=VALUE.
-    `folder` is OUT, which all machines must see unless it is the mirror of `store`. `quiet` turns
-    off messages on workers."""
+    """The options for asking a cluster for workers. `folder` is OUT, or a local copy (mirror) of
+    OUT if OUT is a URL. Every machine must see this folder; with Ray, a mirror need not be seen."""
 
-    options: Sequence[str]
+    options: Sequence[str]  # sbatch options, as KEY=VALUE
     folder: Path
-    quiet: bool = False
+    quiet: bool = False  # True: no messages on workers
     store: Store = LOCAL
 
 
@@ -230,7 +223,7 @@ class Engine(Protocol):
     ) -> Iterator[tuple[T, R]]:
         """Yield (task, result) in the order in which results arrive. `result` is the type that the
         function returns. When a worker dies, `on_death` returns the task to run instead, or raises
-        an error. The error RunFailed ends the whole map."""
+        an error, which ends the map."""
         ...
 
 
@@ -256,7 +249,7 @@ class TaskLoop(ABC):
 
     @abstractmethod
     def _send_tasks(self, function: str, waiting: deque[Any], source: Iterator[Any]) -> None:
-        """Give tasks to idle workers, and start workers until all have been started."""
+        """Give tasks to idle workers, and start workers until all workers have been started."""
 
     @abstractmethod
     def _answers(self) -> Iterator[tuple[Any, Answer | None]]:
@@ -298,7 +291,7 @@ class TaskLoop(ABC):
 
 
 class Map(Protocol):
-    """A function like `Engine.map`, for which `on_death` is already chosen."""
+    """A function like `Engine.map` that already knows what to do if a worker dies (`on_death`)."""
 
     def __call__(
         self, function: str, tasks: Iterable[T], result: type[R]
@@ -306,8 +299,8 @@ class Map(Protocol):
 
 
 def mapping(engine: Engine, work: str) -> Map:
-    """Return `engine.map` for tasks whose failure no document causes. Each task is tried twice.
-    `work` names the work in error messages."""
+    """Return `engine.map` with a second try for each task whose worker dies. The function is for
+    tasks in which no single document causes the death. `work` names the work in error messages."""
     return cast(Map, partial(engine.map, on_death=retry_once(work)))
 
 
@@ -319,7 +312,8 @@ def killed_twice(where: str, death: Death) -> RunFailed:
 
 
 def retry_once(work: str) -> OnDeath[Any]:
-    """Return a function `on_death` that tries each partition twice. Errors call the work `work`."""
+    """Return a function for `Engine.map` to call when a worker dies. It lets each partition be
+    tried once more; the second death raises RunFailed. `work` names the work in error messages."""
     deaths: Counter[int] = Counter()
 
     def decide(task: Any, death: Death) -> Any:
@@ -369,9 +363,9 @@ RESERVED_OPTIONS = set(
 
 
 def sbatch_options(texts: Sequence[str]) -> tuple[bool, dict[str, str | bool]]:
-    """Return (True if jobs run on this machine (`cluster=local`), the options of sbatch by name,
-    with _ instead of -). `texts` are KEY=VALUE, or KEY for a switch. Raises UsageError for other
-    texts."""
+    """Parse options of the form KEY=VALUE, or KEY for a switch. Return (local, options): True if
+    jobs run on this machine (`cluster=local`), and sbatch options by name, with _ instead of -.
+    Raises UsageError for other texts."""
     local, options = False, dict(DEFAULTS)
     for text in texts:
         key, equals, value = text.partition("=")

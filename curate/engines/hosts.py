@@ -39,12 +39,12 @@ class _Died(Exception):
 
 
 class Host:
-    """One worker of a cluster, which runs a worker process of the local engine. The process loads
-    steps and models once and ends with the host. The host itself runs no code of a step. So a step
-    that crashes ends only that process, and the same documents are blamed as on one machine.
-    `environment` holds the driver's variables that decide what steps do. `folder` is the driver's
-    working folder, for relative paths. `tick` is called at least twice a second during a task. If
-    OUT is a URL, the host has its files in a temporary folder of its own."""
+    """One worker of a cluster. It runs a worker process of the local engine, which loads steps and
+    models once and ends with the host. The host itself runs no code of a step. So a step that
+    crashes ends only the worker process, and the engine finds the document at fault as on one
+    machine. `environment` holds the driver's variables that decide what steps do. `folder` is the
+    driver's working folder, for relative paths. `tick` is called at least twice a second during a
+    task. If OUT is a URL, the host has the files of OUT in a temporary folder."""
 
     def __init__(
         self, environment: dict[str, str], folder: str, tick: Callable[[], None] = lambda: None
@@ -57,7 +57,8 @@ class Host:
         self._store = LOCAL
 
     def hello(self, files: Iterable[str], name: str = "") -> Hello:
-        """Return the worker's first message. It names the `files` that this machine cannot see."""
+        """Return this worker's first message, which lists those of `files` that its machine
+        lacks."""
         missing = tuple(f for f in files if not Path(f).exists())
         return Hello(__version__, socket.gethostname(), missing, name)
 
@@ -98,12 +99,14 @@ class Host:
 
 
 class HostsEngine(TaskLoop):
-    """An engine whose workers are hosts. A subclass starts the hosts and passes on tasks and
-    answers. `most` is the largest number of tasks at one time. `tick` is called twice a second.
-    Every machine must see the run's `folder` and the files in `shared`. `_idle` holds the workers
-    that have said hello and have no task. `_busy` holds all other workers: it maps the handle from
-    which a worker's answers come to the worker and its task (None before its hello). The method
-    `_answers` of a subclass moves workers between `_idle` and `_busy`."""
+    """An engine whose workers are hosts: processes on the machines of a cluster. A subclass starts
+    the hosts and passes on tasks and answers. `most` is the largest number of tasks at one time.
+    `tick` is called twice a second. Every machine must see the run's `folder` and the files in
+    `shared`.
+
+    `_idle` holds the workers without a task. `_busy` holds all others as {handle: (worker, task)}:
+    the handle is what the engine waits on for the worker's answer. A worker that is still starting
+    is in `_busy` with task None. A subclass's method `_answers` moves workers between the two."""
 
     name: str  # the cluster's, for messages
     logs: str  # where to look for the workers' logs, for messages
@@ -131,7 +134,7 @@ class HostsEngine(TaskLoop):
 
     @abstractmethod
     def _connect(self) -> None:
-        """Connect to the cluster and set `_count`. Raises UsageError if that fails."""
+        """Connect to the cluster, and set `_count`, the number of workers. May raise UsageError."""
 
     @abstractmethod
     def _starting(self) -> int:
@@ -139,7 +142,7 @@ class HostsEngine(TaskLoop):
 
     @abstractmethod
     def _start(self, count: int) -> None:
-        """Ask the cluster for `count` more workers. Soon after an earlier request, ask later."""
+        """Ask the cluster for `count` more workers, or do nothing soon after an earlier request."""
 
     @abstractmethod
     def _hand_out(self, worker: Any, call: Call, task: Any) -> None:
@@ -203,11 +206,11 @@ class HostsEngine(TaskLoop):
         self.nodes.add(hello.node)
 
     def _count_loss(self, task: object, lost: Hashable = None, why: str = "") -> None:
-        """Record that the worker of a task (None: a worker that was starting) was lost, or the
-        machine `lost`. Raises RunFailed after too many losses. The limit is LOST if the task had
-        three quarters of all losses since its own first loss, because it may fill the memory of its
-        machines. Else it is LOST_AMONG_OTHERS, because rented machines may be withdrawn during any
-        task."""
+        """Record that a worker was lost with its task, or while it was starting (`task` is None).
+        Workers of the same machine `lost` count as one loss. Raises RunFailed if a task has more
+        losses than its limit. The limit is LOST_AMONG_OTHERS, because rented machines may be
+        withdrawn during any task. The limit is only LOST if the task has three quarters or more of
+        all losses since its first loss, because such a task may fill the memory of its machines."""
         work = "a worker that was starting"
         if task is not None:
             name = getattr(task, "function", self._function)

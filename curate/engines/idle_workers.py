@@ -55,8 +55,8 @@ def start() -> None:
 
 
 def take_waiting() -> tuple[subprocess.Popen[bytes], object] | None:
-    """Return a waiting worker, and the working folder and environment of this process that the
-    worker inherited. Return None if these have changed since every waiting worker was started."""
+    """Take a waiting worker that was started in this process's present folder and environment.
+    Return (worker, (folder, environment)), or None if there is no such worker."""
     with _lock:
         now = inherited_state() if _waiting else None
         for index, (process, state) in enumerate(_waiting):
@@ -66,8 +66,9 @@ def take_waiting() -> tuple[subprocess.Popen[bytes], object] | None:
 
 
 def put_back(process: subprocess.Popen[bytes], state: object) -> bool:
-    """Keep an idle worker, and the working folder and environment (`state`) that it inherited, for
-    the next engine. Return True if it was kept. If there are too many workers, end the oldest."""
+    """Keep an idle worker for the next engine, and return True if it was kept. `state` is the
+    working folder and environment that it inherited. If there are too many idle workers, the oldest
+    are ended."""
     if not _kept or process.poll() is not None:
         return False
     with _lock:

@@ -62,12 +62,12 @@ class _Node(NamedTuple):
 
 class RayEngine(HostsEngine):
     """An engine on a Ray cluster, to be used as a context manager. Raises UsageError if Ray, the
-    cluster or a file is missing. `workers` is the number to ask for; 0 means one per CPU of the
+    cluster or a file is missing. `workers` is the number of workers; 0 means one per CPU of the
     cluster, including nodes that join. `most` is the largest number of tasks at one time. `address`
     is the address of a running cluster (`auto`, `HOST:PORT`, `ray://HOST:PORT`); with None a
-    cluster is started on this machine. `jobs` holds the folder that every machine must see, or the
-    store, and `quiet`, which turns off messages on nodes. Every machine must also see the files in
-    `shared`."""
+    cluster is started on this machine. Every machine must see the files in `shared`. Every machine
+    must also see the run's folder, `jobs.folder`, if the run is not at a URL (`jobs.store`).
+    `jobs.quiet` turns off messages on nodes."""
 
     name = "Ray"
     logs = "Ray's logs"

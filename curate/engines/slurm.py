@@ -327,7 +327,7 @@ class DriverGone(Exception):
 class Job:
     """A job's code: submitit unpickles this object on the node and calls it. The job tries to reach
     the driver at `port` of each of `hosts`, in this order. `key` is the secret key of the run.
-    `environment` and `folder` are as in `Host`. The job must see `files`."""
+    `environment` and `folder` are as in `Host`. The node must see the paths `files`."""
 
     hosts: tuple[str, ...]
     port: int
@@ -382,10 +382,10 @@ class Job:
 
 
 class _Notice:
-    """The notice, a signal of Slurm, that the job must leave soon. The job finishes its task first,
-    if it can. Slurm sends the signals to all processes of a job. This process sees them by a
-    handler or in the list of pending signals. It blocks the signals, and its worker inherits this.
-    Otherwise a signal would end the worker, and a document would be blamed."""
+    """Watches for the Slurm signal that tells a job to leave soon. The job first finishes its task,
+    if it can. Slurm sends the signal to all processes of a job: the host (this process) and its
+    worker. Both block the signal, because it would end the worker, and the task would seem to have
+    crashed. The host notices the signal by a handler or in the list of pending signals."""
 
     def __init__(self) -> None:
         self._caught = False

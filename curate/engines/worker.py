@@ -61,13 +61,14 @@ def beat(first: int, last: int, seconds: float = 0.0, *, of_cpu: bool = False) -
 
 def beat_again() -> None:
     """Tell the engine that this worker still works on the documents of the last `beat`. A step that
-    takes seconds per document calls this function, so that a large batch is not too slow."""
+    takes seconds per document calls this function, so that a large batch does not time out."""
     if _beat is not None:
         _beat()
 
 
 def offer_help(function: str, task: object) -> None:
-    """Set the call that another process can run while this one compiles kernels."""
+    """Offer the call `function(task)` to another process while this process compiles kernels. The
+    next message that this process compiles will carry the offer."""
     global _help
     _help = Call(function, encode(task).decode())
 

@@ -3,13 +3,13 @@
 With --minutes the model and its number of tokens are chosen as follows. The presets of this project
 are timed for a few steps each, from the smallest on. The largest preset is chosen for which 20
 tokens per parameter (Hoffmann et al. 2022) fit into the time of a run, or else the smallest preset.
-It reads as many tokens as fit, but at most four epochs of a corpus (Muennighoff et al. 2023: up to
-four are nearly as good as new text). A tenth of the time is used for a pilot: the first corpus is
-compared with itself in another order, with all seeds in parallel. The speed of the pilot decides
-the number of tokens, and its variance gives the difference that the experiment could detect. The
-time to prepare corpora and texts is subtracted from the limit, but never more than half of the
-limit. Of each evaluation text 50 excerpts are scored. Each excerpt has at least 200 bytes, and the
-scoring of all may take a fifth of a run's time.
+The chosen model reads as many tokens as fit, but at most four epochs of a corpus (Muennighoff et
+al. 2023: up to four are nearly as good as new text). A tenth of the time is used for a pilot: the
+first corpus is compared with itself in another order, with all seeds in parallel. The speed of the
+pilot decides the number of tokens, and its variance gives the difference that the experiment could
+detect. The time to prepare corpora and texts is subtracted from the limit, but never more than half
+of the limit. Of each evaluation text 50 excerpts are scored. Each excerpt has at least 200 bytes,
+and the scoring of all may take a fifth of a run's time.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Budget:
     amount: float
 
     def tokens(self, size: Size, flops: float = 1.0) -> float:
-        """Return the number of tokens that a run reads. size: the size of its corpus; flops: the
-        floating-point operations per token."""
+        """Return the number of tokens that a run reads. `size` is the size of its corpus. `flops`,
+        the floating-point operations per token, is used only for a budget of the kind `flops`."""
         if self.kind == "flops":
             return self.amount / flops
         if self.kind == "documents":  # at the corpus' mean length
@@ -115,26 +115,25 @@ class Pace(Message):
 
 @dataclass(frozen=True)
 class Choice(Pace):
-    """The chosen model. `timed` are all models that were timed; `eval_bytes` is the number of bytes
-    to score of each text."""
+    """The chosen model."""
 
-    timed: tuple[Pace, ...]
-    eval_bytes: int
+    timed: tuple[Pace, ...]  # all models that were timed
+    eval_bytes: int  # bytes to score of each evaluation text
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """The cost of a pilot; `detectable`: the least difference that the experiment can detect."""
+    """The cost and result of a pilot, the short runs before an experiment."""
 
     steps: int
     seconds: float
     tokens_per_second: float
-    detectable: float | None
+    detectable: float | None  # the least difference to detect
 
 
 @dataclass(frozen=True)
 class Plan(Message):
-    """The plan for a time limit: the chosen model, the `tokens` per run, and the pilot."""
+    """The plan for a time limit: the model, the `tokens` per run, and a short trial (`pilot`)."""
 
     minutes: float
     model: str
@@ -151,16 +150,15 @@ class Plan(Message):
 
 @dataclass(frozen=True)
 class Request:
-    """An experiment with a time limit. `sizes` has the size of each corpus, in the order of the
-    command line; `begun` is the time on the monotonic clock when the command began."""
+    """An experiment with a time limit."""
 
     shards: dict[str, Path]
-    sizes: dict[str, Size]
+    sizes: dict[str, Size]  # by corpus, in the order of the command line
     out: Path
     chosen: Compare
     training: Training
     place: EngineChoice
-    begun: float
+    begun: float  # when the command began, by the monotonic clock
 
     @property
     def minutes(self) -> float:
@@ -173,7 +171,7 @@ class Request:
 
     @property
     def rounds(self) -> int:
-        """Number of runs that a worker makes in turn."""
+        """Number of training runs that each worker makes in succession."""
         return -(-self.chosen.seeds * (len(self.sizes) + 1) // self._workers)
 
     @property
@@ -202,8 +200,9 @@ class Request:
         return max(whole / 2, whole - (time.monotonic() - self.begun))
 
     def cached(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
-        """Return what OUT/pilot/NAME has from an equal request; otherwise store and return make().
-        A resumed command thus keeps its choices, even if the machine is busier now."""
+        """Return the value that an equal request stored in OUT/pilot/NAME. If there is none, store
+        and return make(). A resumed command thus keeps values that depend on the machine's
+        speed."""
         path = self.out / "pilot" / name
         training = self.training
         key = {
@@ -302,8 +301,9 @@ def _pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Plan:
 def largest_model(
     shards: Path, chosen: Compare, training: Training, seconds: float
 ) -> tuple[Pace, list[Pace]]:
-    """Return (chosen model, all timed models): the largest preset for which 20 tokens per parameter
-    fit into these seconds, or the smallest preset; a model given by the user is only timed."""
+    """Return (chosen model, all timed models). The user's model is chosen if given, else the
+    largest preset for which 20 tokens per parameter fit into `seconds`, else the smallest
+    preset."""
     from train.model.presets import OWN
 
     names = [chosen.model] if chosen.model else list(OWN)

@@ -2,11 +2,11 @@
 
 OUT/  corpora/NAME/      documents made by recipes (--recipes)
       tokenizer/         trained on the union of the corpora, unless one is given
-      tokenizers/NAME/   a tokenizer with settings of one corpus
+      tokenizers/NAME/   the tokenizer of a corpus with its own tokenizer settings
       shards/NAME/       token shards; shards/placebo has the first corpus in another order
       eval/TEXT/         evaluation texts, without documents that a corpus contains
-      evals/NAME/TEXT/   the same, encoded by a tokenizer of one corpus
-      texts/TEXT.jsonl   the same as text, for a score of texts
+      evals/NAME/TEXT/   evaluation texts, encoded by a corpus's own tokenizer
+      texts/TEXT.jsonl   evaluation texts as text, if the score is computed from text
       overlap.json       shares of 13-grams in common
       runs/NAME/seed-0/  a training run, and the value of every scored item (scores.npz)
       pilot/             with --minutes: short runs, and the choices made from them
@@ -101,7 +101,7 @@ class Arm:
             raise type(error)(f"{self.corpus.name}: {error}") from error
 
     def figures(self, row: Row, sets: Sets) -> CorpusRow:
-        """Return `row`, the figures of this arm's runs, with facts about its corpus added."""
+        """Return `row` (figures of this arm's runs), with facts about the arm's corpus added."""
         vocabulary = read_json(self.shards / "manifest.json")["vocab_size"]
         digest = file_digest(self.tokenizer.file)
         return CorpusRow(
@@ -120,13 +120,13 @@ class Arm:
 
 @dataclass(frozen=True)
 class Checked:
-    """An experiment whose settings are valid. `training` has the settings of each row."""
+    """An experiment whose settings are valid."""
 
     score: Score
     budget: budgets.Budget
     sets: Sets
-    choices: dict[str | None, Choice]
-    training: dict[str, Training]
+    choices: dict[str | None, Choice]  # tokenizer files or recipes, by corpus
+    training: dict[str, Training]  # the settings of each row
 
 
 def _checked(

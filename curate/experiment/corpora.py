@@ -1,7 +1,8 @@
 """The rows of an experiment: corpora, and variants, which are the first corpus with other settings.
-All share one tokenizer, unless a row has other settings of `tokenizer` or `shards.tokenizer`, or is
-token shards; rows with equal settings share one tokenizer. Every tokenizer is trained on the union
-of all corpora, so that no corpus has a tokenizer fitted to its text alone."""
+
+All rows share one tokenizer by default. A row has another one if it is token shards, or has its own
+settings of `tokenizer` or `shards.tokenizer`; rows with equal settings share a tokenizer. Every
+tokenizer is trained on the union of all corpora, so that none is fitted to one corpus."""
 
 from __future__ import annotations
 
@@ -52,14 +53,12 @@ TEXTS = ("columns", "split", "config")  # settings of `read` that also apply to 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A row of an experiment. `inputs` are files, folders or runs with the documents, or token
-    shards; `recipe` is a recipe to run over the inputs, or None. `settings` are those of a variant,
-    as SECTION.KEY=VALUE."""
+    """A row of an experiment: a corpus, or a variant of the first corpus."""
 
     name: str
-    inputs: tuple[str, ...]
-    recipe: str | None = None
-    settings: tuple[str, ...] = ()
+    inputs: tuple[str, ...]  # files, folders or runs with documents; or token shards
+    recipe: str | None = None  # a recipe to run over the inputs
+    settings: tuple[str, ...] = ()  # of a variant, as SECTION.KEY=VALUE
 
     def at(self, folder: Path) -> Corpus:
         return replace(self, inputs=(str(folder),))
@@ -74,8 +73,9 @@ class Corpus:
 def named_corpora(
     arguments: Sequence[str], inputs: Sequence[str], recipes: bool, variants: Sequence[str] = ()
 ) -> list[Corpus]:
-    """Return the corpora given as PATH or NAME=PATH, or as recipes over the inputs; then the
-    variants of the first, NAME:KEY=VALUE,... Raises UsageError for the first that is not valid."""
+    """Return the corpora and then the variants of an experiment. Corpora are given as PATH or
+    NAME=PATH, or as recipes over the inputs. Variants of the first corpus are given as
+    NAME:KEY=VALUE,... Raises UsageError for the first invalid argument."""
     corpora: list[Corpus] = []
 
     def add(corpus: Corpus, given: str) -> None:
@@ -119,12 +119,11 @@ def named_corpora(
 
 @dataclass(frozen=True)
 class Sets:
-    """The settings of `--set`: `common` has the settings for all corpora; `own` maps the name of a
-    corpus to its settings; `recipes` maps it to settings for the steps of its recipe."""
+    """The parsed settings of the option `--set`."""
 
-    common: tuple[Change, ...]
-    own: Mapping[str, tuple[Change, ...]]
-    recipes: Mapping[str, tuple[Change, ...]]
+    common: tuple[Change, ...]  # settings for all corpora
+    own: Mapping[str, tuple[Change, ...]]  # settings by corpus
+    recipes: Mapping[str, tuple[Change, ...]]  # settings for the steps of recipes, by corpus
 
     def of(self, section: str, corpus: str | None = None) -> tuple[Change, ...]:
         """Return the changes in a section: the common changes, then those of the corpus."""
@@ -136,7 +135,8 @@ class Sets:
 
     @property
     def read(self) -> ReadSettings:
-        """The settings `read` for corpora without a recipe and for evaluation texts."""
+        """The settings of the section `read`, for corpora without a recipe and for evaluation
+        texts."""
         return compose("read", [], self.of("read")).read
 
 
@@ -249,12 +249,11 @@ Choice = Path | Recipe  # the file of a tokenizer, or a recipe that trains one
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A tokenizer of the experiment. `origin` is a phrase for the report that says where it comes
-    from; `corpus` is the corpus whose own settings it has, None if these are common."""
+    """A tokenizer of the experiment."""
 
     file: Path
-    origin: str
-    corpus: str | None = None
+    origin: str  # says in the report where the tokenizer comes from
+    corpus: str | None = None  # the corpus with these settings; None: common settings
 
     def eval_folder(self, out: Path) -> Path:
         return _folder(out, "eval", self.corpus)
@@ -267,9 +266,10 @@ def _folder(out: Path, kind: str, corpus: str | None) -> Path:
 def choose_tokenizers(
     corpora: Sequence[Corpus], named: Path | None, vocab: int, sets: Sets
 ) -> dict[str | None, Choice]:
-    """Return a mapping from the name of a corpus (None: the common settings) to a tokenizer's file
-    or to a recipe that trains a tokenizer. `named` is a file for all corpora; `vocab` is the
-    vocabulary's size if a tokenizer is trained. Raises UsageError for contradictory settings."""
+    """Choose the tokenizer of each corpus: a file, or a recipe that trains one. Returns the choices
+    by name of the corpus; the key None has the tokenizer that the settings for all corpora give.
+    `named` is a file for all corpora. `vocab` is the vocabulary size of trained tokenizers. Raises
+    UsageError for contradictory settings."""
     choices: dict[str | None, Choice] = {None: _choice(None, named, vocab, sets)}
     for corpus in corpora:
         if corpus.shards is not None:
@@ -312,7 +312,7 @@ def make_tokenizers(
     choices: Mapping[str | None, Choice], corpora: Sequence[Corpus], out: Path, options: Options
 ) -> dict[str, Tokenizer]:
     """Train the tokenizers that do not exist yet and return {corpus: tokenizer}. They are written
-    to OUT/tokenizer, or to OUT/tokenizers/NAME for a corpus with other settings."""
+    to OUT/tokenizer, or to OUT/tokenizers/NAME for a corpus with its own tokenizer settings."""
     tokenizers: dict[str, Tokenizer] = {}
     for corpus in corpora:
         choice = choices[corpus.name]
@@ -345,8 +345,8 @@ def train_on_union(
 
 
 def check_shards(corpora: Sequence[Corpus], sets: Sets) -> None:
-    """Raise UsageError for invalid settings of shards, or if the first corpus' settings fix the
-    order of documents: the placebo is the first corpus in another order."""
+    """Raise UsageError for invalid settings of shards. `packing` must not decide the order of
+    documents in the first corpus, because models are also trained on it in another order."""
     first, *_ = [_recipe(corpus, sets, {}) for corpus in corpora]
     (shards,) = first.products
     if corpora[0].shards is None and (packing := shards.model_dump()["packing"]) != "input":
@@ -359,9 +359,10 @@ def check_shards(corpora: Sequence[Corpus], sets: Sets) -> None:
 def encode_corpus(
     corpus: Corpus, tokenizer: Path, sets: Sets, folder: Path, order: int, options: Options
 ) -> Path:
-    """Encode a corpus into token shards and return their folder. `order` seeds the shuffle. A
-    corpus of token shards is used as it is if `order` is 0. Otherwise the returned folder links to
-    its files, and its manifest has `order`, by which training orders the rows."""
+    """Encode a corpus into token shards and return their folder. `order` is the seed of the
+    shuffle. If the corpus already is token shards, they are returned for order 0. For another
+    order, the new folder links to their files, and `order` in its manifest makes training reorder
+    the rows."""
     if corpus.shards is not None:
         return _reordered(corpus.shards, folder, order) if order else corpus.shards
     values: dict[str, str | int] = {"tokenizer": str(tokenizer)}

@@ -34,46 +34,42 @@ _FILE = "overlap.json"
 
 @dataclass(frozen=True)
 class Overlap:
-    """The overlap of an evaluation text with a corpus. `documents` is the number of documents that
-    share a 13-gram with the corpus; `left_out` is the number of these that share too many to be
-    scored; `share` is the mean share of a document's 13-grams that the corpus contains."""
+    """The overlap of an evaluation text with a corpus."""
 
-    documents: int
-    left_out: int
-    share: float
+    documents: int  # documents that share a 13-gram with the corpus
+    left_out: int  # documents that share too many to be scored
+    share: float  # mean share of a document's 13-grams that the corpus has
 
 
 @dataclass(frozen=True)
 class TextFigures:
-    """The figures of an evaluation text. `overlap` maps a corpus to its overlap with the text, or
-    is None if the text has no words to compare."""
+    """The figures of an evaluation text."""
 
     path: str
-    available: int
-    available_bytes: int
-    drawn: int
-    left_out: int
-    overlap: dict[str, Overlap] | None
+    available: int  # documents of the whole text
+    available_bytes: int  # bytes of the whole text
+    drawn: int  # sampled documents
+    left_out: int  # sampled documents that are not scored
+    overlap: dict[str, Overlap] | None  # by corpus; None: no words to compare
 
 
 @dataclass(frozen=True)
 class EvalText:
-    """The documents sampled from a text, as a table of id, source, lang and text. `available` and
-    `available_bytes` are the documents and bytes of the whole text."""
+    """The documents sampled from an evaluation text."""
 
     name: str
     path: str
-    documents: pa.Table
-    available: int
-    available_bytes: int
+    documents: pa.Table  # columns id, source, lang, text
+    available: int  # documents of the whole text
+    available_bytes: int  # bytes of the whole text
 
 
 def draw_text(
     name: str, path: str, most_bytes: int, excerpt: int, read: ReadSettings | None = None
 ) -> EvalText:
-    """Sample at least two documents of a text: those whose ids have the smallest hashes. The first
-    `excerpt` bytes of each are used, and `most_bytes` in all (more if two documents have more).
-    Raises UsageError if the text cannot be scored."""
+    """Sample documents of an evaluation text, by the smallest hashes of their ids. At least two are
+    drawn, with up to `excerpt` bytes from the beginning of each. All together have at most
+    `most_bytes` bytes, unless two have more. Raises UsageError if the text cannot be scored."""
     if are_shards(path):
         raise UsageError(
             f"--on {name}: {path} holds token shards: give the documents, to compare their words"
@@ -126,8 +122,9 @@ def excerpt(text: str, most_bytes: int, key: int) -> str:
 
 
 def short_excerpts(text: EvalText, most_bytes: int) -> EvalText:
-    """Shorten the documents so that DOCUMENTS of them fit into `most_bytes`, but not to less than
-    LEAST_EXCERPT bytes, and keep at least two. Excerpts begin anywhere in a document: short
+    """Shorten each document to `most_bytes` / n bytes, but not below LEAST_EXCERPT bytes; n is the
+    number of documents, at most DOCUMENTS. Keep the first documents whose excerpts fit into
+    `most_bytes` together, at least two. An excerpt may begin anywhere in its document: short
     beginnings would be mostly headings and names."""
     documents = text.documents
     most = max(LEAST_EXCERPT, most_bytes // max(1, min(DOCUMENTS, len(documents))))
@@ -216,9 +213,10 @@ def encode_uncontaminated(
     most_overlap: float,
     tokenizers: Mapping[Path, Path | None],
 ) -> TextFigures:
-    """Write the documents that no corpus contains, and return the text's figures. `tokenizers` maps
-    a folder of shards to the tokenizer that encodes them, or a JSONL file to None. Raises
-    UsageError if fewer than two documents remain."""
+    """Write the documents that overlap little with every corpus, and return the evaluation text's
+    figures. A document may share at most `most_overlap` of its 13-grams with a corpus. `tokenizers`
+    is {path to write: tokenizer or None}. With a tokenizer, a folder of encoded shards is written;
+    with None, a JSONL file. Raises UsageError if fewer than two documents remain."""
     from tokenize_kit.shards.writer import encode_shards
 
     by_corpus = {corpus: np.array(of[text.name]) for corpus, of in shares.items()}

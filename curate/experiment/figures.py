@@ -1,5 +1,7 @@
-"""The figures of an experiment: what it could decide, scores by source and over all documents,
-differences with intervals, curves, cost; and their output as text and as a page."""
+"""The results of an experiment in numbers, and their output as text and as a page. A table of
+results has one row for each set of models: a corpus, a variant (the first corpus with other
+settings) or the placebo (the first corpus in another order). The results are verdicts on the
+differences from the first row, scores by source and over all documents, learning curves, cost."""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ from train.runs.curves import loss_curve, text_curve
 
 @dataclass(frozen=True)
 class Gap(Mean):
-    """A row's difference from the first one, with standard deviations over seeds and documents."""
+    """The difference in score between the first corpus and another corpus, a variant or the
+    placebo, with standard deviations over seeds and over documents."""
 
     deviation_of_seeds: float | None
     deviation_of_documents: float | None
@@ -47,20 +50,19 @@ class Gap(Mean):
 
 @dataclass(frozen=True)
 class Part:
-    """The score of some items, such as documents, by the models of a row. `size`: the divisor of
-    the sum of their values, such as their bytes."""
+    """The mean score of a row's models (one per seed) on some of the items, such as documents."""
 
     items: int
-    size: int
+    size: int  # total size of the items, such as their bytes; divides the sum of values
     score: Mean
     difference: Gap | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
 class TextScore(Part):
-    """The score of an evaluation text. `sources` has a score per source if there are several."""
+    """The score of an evaluation text."""
 
-    sources: dict[str, Part] = field(default_factory=dict)
+    sources: dict[str, Part] = field(default_factory=dict)  # scores by source, if there are several
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,8 @@ class TokenizerFigures:
 
 @dataclass(frozen=True)
 class Row:
-    """The figures of a corpus, a variant or the placebo. `difference` is the difference from the
-    first row, None for the first row itself."""
+    """The figures of a corpus, or of the first corpus with other settings (a variant) or in another
+    order (the placebo). `difference` compares with the first row, and is None for the first row."""
 
     name: str
     steps: int
@@ -106,7 +108,7 @@ class Row:
 
 @dataclass(frozen=True)
 class CorpusRow(Row):
-    """The figures of a row, with its origin and the `settings` made for this row only."""
+    """The figures of a corpus or variant, with its origin and the `settings` given for it alone."""
 
     inputs: list[str] = field(default_factory=list)
     recipe: str | None = None
@@ -144,32 +146,29 @@ OVERLAP_HEAD = ("text", "corpus", "drawn", "share a 13-gram", "13-grams shared",
 
 @dataclass(frozen=True)
 class Experiment(Findings):
-    """All figures of an experiment. `score` is the name of the score or its file, `unit` its unit,
-    `scored` a line on how models are scored. `equal` is the amount that is equal in all runs,
-    `minutes` the plan for a time limit, `eval` figures by text, `power` the least detectable
-    difference."""
+    """All figures of an experiment."""
 
     NAME = "comparison"
     TEMPLATE = "evaluate/comparison.html"
     SHOWN: ClassVar[dict[str, Any]] = {"overlap_head": OVERLAP_HEAD}
-    decided: str
-    score: str
+    decided: str  # which differences are beyond chance
+    score: str  # the score's name or file
     unit: str
-    scored: str
-    first: str
+    scored: str  # how models are scored
+    first: str  # the name of the first row
     tokenizer: TokenizerFigures
     parameters: int
     model: str
     changes: dict[str, Any]
     train: dict[str, Any]
-    equal: Budget
-    minutes: Plan | None
+    equal: Budget  # the amount that is equal in all runs
+    minutes: Plan | None  # the plan for a time limit
     seeds: list[int]
     seed: int
-    eval: dict[str, TextFigures]
+    eval: dict[str, TextFigures]  # by evaluation text
     corpora: list[CorpusRow]
     placebo: PlaceboRow
-    power: dict[str, float | str | None]
+    power: dict[str, float | str | None]  # the least detectable difference
     cost: Cost
     machines: list[Machine]
 
@@ -206,7 +205,8 @@ class Experiment(Findings):
         return difference.text(self.digits) if difference else ""
 
     def verdicts(self) -> list[str]:
-        """Return sentences: on what is decided, on each row after the first, and the placebo."""
+        """Return sentences: one on all differences, one on each corpus or variant except the first
+        corpus, and one on the placebo (the first corpus in another order)."""
         lines = [self.decided]
         for row in self.corpora[1:]:
             assert row.difference is not None
@@ -263,12 +263,14 @@ class Experiment(Findings):
         return [*lines, f"cost: {self.cost}", *(f"machine: {each}" for each in self.machines)]
 
     def differences(self) -> list[tuple[str, float, Sequence[float] | None]]:
-        """Return (name, difference, interval) of all rows except the first."""
+        """Return (name, difference from the first row, interval) for each other row."""
         rows = [(row.name, row.difference) for row in self.rows if row.difference]
         return [(name, difference.mean, difference.interval) for name, difference in rows]
 
     def sources(self) -> Iterator[tuple[str, Part, list[Part]]]:
-        """Yield (text or source, score by the first row, scores by the other rows)."""
+        """Yield (name, score of the first row, scores of the other rows) for each evaluation text.
+        A row is a corpus, a variant or the placebo. If a text has several sources, its tuple is
+        followed by a tuple for each source."""
         first, *others = self.rows
         for name, scores in first.texts.items():
             yield name, scores, [row.texts[name] for row in others]
@@ -294,7 +296,8 @@ class Experiment(Findings):
         ]
 
     def by_source(self) -> list[list[str]]:
-        """Return cells per text or source: items, score of the first row, differences."""
+        """Return a table with a row per evaluation text or source: name, number of items (such as
+        documents), score of the first corpus, and differences of the others from that score."""
         return [
             [name, f"{scores.items:,}", self.number(scores.score.mean)]
             + [self.gap(other.difference) for other in others]
@@ -323,19 +326,17 @@ class Experiment(Findings):
 
 @dataclass(frozen=True)
 class Scored:
-    """The items of all texts, such as documents, on which every model is scored. `sizes` are the
-    sizes of each item, such as its bytes; `strata` has a number per item for its text and source;
-    `groups` maps (text,) to the indexes of items, and also (text, source) for texts with several
-    sources."""
+    """The items (such as documents) of the evaluation texts on which every model is scored."""
 
     texts: tuple[str, ...]
-    sizes: np.ndarray
-    strata: np.ndarray
-    groups: dict[tuple[str, ...], np.ndarray]
+    sizes: np.ndarray  # the size of each item, such as its bytes
+    strata: np.ndarray  # a number per item for its text and source
+    groups: dict[tuple[str, ...], np.ndarray]  # item indexes by (text,), or by (text, source)
 
 
 def scored_items(texts: dict[str, str], score: Score) -> Scored:
-    """Return the items of {text: path}, in the order of the texts and of their items."""
+    """Return the items, such as documents, of the evaluation texts `texts` ({name: path}), on which
+    models are scored. The items are in the order of the texts, and of the items in each text."""
     sizes, strata = [], []
     groups: dict[tuple[str, ...], np.ndarray] = {}
     first = stratum = 0
@@ -355,7 +356,8 @@ def scored_items(texts: dict[str, str], score: Score) -> Scored:
 
 
 class Rows:
-    """The runs of all rows and of the placebo, compared with the runs of the first row."""
+    """The runs of all corpora and variants and of the placebo (the first corpus in another order),
+    compared with the runs of the first corpus."""
 
     def __init__(self, tasks: Sequence[RunTask], seed: int) -> None:
         self.score, self.seed = score_of(tasks[0].score, tasks[0].tuning), seed
@@ -370,7 +372,8 @@ class Rows:
         self.first = next(iter(self.tasks))
 
     def difference(self, name: str, rows: np.ndarray | slice = slice(None)) -> Difference:
-        """Return the difference of a row from the first row on the items in `rows`."""
+        """Return the difference in score between the corpus `name` and the first corpus. `rows` are
+        the indexes of the items to score, such as documents."""
         return paired_difference(
             self.values[self.first][:, rows],
             self.values[name][:, rows],
@@ -437,7 +440,9 @@ class Rows:
 
 
 def detectable(tasks: Sequence[RunTask], seed: int) -> float | None:
-    """Return the smallest difference that can be detected, given the variance of the placebo."""
+    """Return the smallest difference in score that can be detected, or None if unknown. It follows
+    from the variance of the difference between the first corpus and its reordered copy
+    (placebo)."""
     return Rows(tasks, seed).difference(PLACEBO).detectable()
 
 
@@ -459,8 +464,8 @@ def _decided(corpora: Sequence[CorpusRow], detectable: float | None, score: Scor
 def collect(
     tasks: Sequence[RunTask], seed: int, described: Callable[[Row], CorpusRow], **about: Any
 ) -> Experiment:
-    """Return the figures of an experiment from its runs. `described` adds the facts of a corpus to
-    its row; `about` has all other fields of the result."""
+    """Return the figures of an experiment from its runs. `described` makes a CorpusRow of a Row,
+    with facts about the corpus such as its inputs. `about` has all other fields of Experiment."""
     rows = Rows(tasks, seed)
     by_name = {name: rows.row(name) for name in rows.tasks}
     every = list(by_name.values())

@@ -29,27 +29,24 @@ FUNCTION = "curate.experiment.runs:train_run"
 
 @dataclass(frozen=True)
 class Trained:
-    """The settings of a training run: a preset, changes of this preset, number of CPU threads, and
-    the settings of `pretrain` except `eval`."""
+    """The settings of a training run."""
 
-    model: str
-    changes: dict[str, Any]
-    threads: int
-    train: dict[str, Any]
+    model: str  # a preset
+    changes: dict[str, Any]  # changes of the preset
+    threads: int  # number of CPU threads
+    train: dict[str, Any]  # the settings of `pretrain` except `eval`
 
 
 @dataclass(frozen=True)
 class RunTask(Trained, Task):
-    """A run of an experiment as a task. `shards` is None if the settings have `sources`; `texts`
-    are {name: path} of the texts to score; `score` is the name or file of the score; `tuning` is
-    the number of steps of fine-tuning that a score may need."""
+    """One training run of an experiment, as a task for a worker."""
 
-    texts: dict[str, str]
+    texts: dict[str, str]  # the texts to score, as {name: path}
     name: str
-    shards: Path | None
+    shards: Path | None  # None if the settings have `sources`
     out: Path
-    score: str = "bytes"
-    tuning: int = 0
+    score: str = "bytes"  # the name or file of the score
+    tuning: int = 0  # steps of fine-tuning, for scores that need it
 
     @property
     def folder(self) -> Path:
@@ -113,8 +110,8 @@ class Training(Trained):
         part: int,
         **settings: int,
     ) -> RunTask:
-        """Return the task of a run. `part` is the number of the run in messages; `settings` are
-        settings of `pretrain` for this run only."""
+        """Return the task of one run. `part` is the number of the task, by which the engine knows
+        it. `settings` are settings of `pretrain` for this run only."""
         train = {**self.train, "seed": seed, "steps": steps, **settings}
         run = (part, self.model, self.changes, self.threads, train, self.texts)
         return RunTask(*run, name, shards, out, self.score, self.tuning)

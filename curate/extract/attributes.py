@@ -64,8 +64,9 @@ _LETTERS = 27  # a to z are 1 to 26, the edge of a word is 0
 
 
 def automaton() -> tuple[np.ndarray, np.ndarray]:
-    """Return the automaton as (next: int16[states, 27], bits: int64[states]). `next` is the state
-    after each letter. `bits` has a bit for each kind of content whose word ends there."""
+    """Return (next: int16[states, 27], bits: int64[states]), the automaton that finds the words of
+    HINTS in attributes such as class. `next` is the state after each letter. `bits` are the kinds
+    of content, such as `nav`, that the words found in a state hint at, one bit each."""
     children: list[dict[int, int]] = [{}]
     bits = [0]
     for kind, words in HINTS.items():
@@ -149,8 +150,8 @@ def same(data, a, z, word):
 
 
 def packed(words: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return space-separated lower-case words as (bytes: uint8[], ends: int64[words + 1]), which
-    are the words joined and where each word ends."""
+    """Return (bytes, ends) for space-separated lower-case words. `bytes` (uint8[]) has the words
+    joined; word k is bytes[ends[k]:ends[k + 1]] (`ends`: int64[words + 1])."""
     names = words.split()
     return np.frombuffer("".join(names).encode(), np.uint8), np.cumsum([0, *map(len, names)])
 
@@ -163,7 +164,8 @@ def starts_with(data, a, z, word):
 
 @njit(nogil=True)
 def has_word(data, a, z, words, ends):
-    """Return True if data[a:z], split at white space, contains one of these `packed` words."""
+    """Return True if data[a:z], split at white space, contains one of the words stored in `words`
+    and `ends`. The function `packed` makes these two arrays."""
     while a < z:
         e = a
         while e < z and not _SPACE[data[e]]:
@@ -210,7 +212,7 @@ def _declares(data, a, z, word):
 
 @njit(nogil=True)
 def read_name(data, i, z):
-    """Return (the index after the tag name that starts at i, the name's `name_hash`)."""
+    """Return (the index after the tag name that starts at i, the 64-bit hash of the name)."""
     key = _BASIS
     while i < z:
         b = data[i]
@@ -225,12 +227,10 @@ def read_name(data, i, z):
 
 @njit(nogil=True)
 def read_attributes(data, i, z, spans, keys, values, states, state_bits):
-    """Read the attributes from i to the end of the tag, and write the start and end of their values
-    to `spans` (int64[SPANS]).
-
-    Return (the index after the tag, or -1 if the page ends inside it; the tag's attributes, one bit
-    each; the hints of their values; True if the element is hidden).
-    """
+    """Read the attributes from data[i] to the tag's end, and write the start and end of each value
+    to `spans` (int64[SPANS]). Return (index after the tag, or -1 if the page ends inside it; the
+    attributes, one bit each; the kinds of content, such as `nav`, that the values hint at, one bit
+    each; True if the element is hidden)."""
     seen, hints, hidden = np.int64(0), np.int64(0), False
     while True:
         while i < z and (_SPACE[data[i]] or data[i] == 47):
@@ -299,7 +299,7 @@ def is_shadow_root(data, seen, spans):
 
 @njit(nogil=True)
 def shape_of(data, tag, seen, spans):
-    """Return a hash of an element's tag and class without digits, equal for repeated elements."""
+    """Return a hash of an element's tag and digit-free class, equal for repeated elements."""
     key = (_BASIS ^ np.uint64(tag)) * _PRIME
     if seen >> _CLASS & 1:
         for i in range(spans[2 * _CLASS], spans[2 * _CLASS + 1]):

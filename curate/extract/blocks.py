@@ -46,11 +46,12 @@ def tables() -> Any:
 class MainTexts:
     """The main texts of a batch of pages, one row per page, and the metadata that the pages state.
 
-    `tags` (int64[rows]) is the number of tags; a page with more than MAX_ELEMENTS gets no text.
-    `meta` (int64[rows, FIELDS, 3]) has the rank, start and end of each piece of metadata
-    (metadata.py), as byte offsets in `data` (uint8[]), the input. `kinds` (int64[rows]) is the kind
-    of page as an index into net.KINDS, -1 without text. `chances` (float32[rows]) is the
-    probability of that kind. `linked` (float32[rows]) is the share of the text inside links.
+    - `tags` (int64[rows]): the page's number of tags; above MAX_ELEMENTS, its text is empty.
+    - `meta` (int64[rows, FIELDS, 3]): rank, start and end of each piece of metadata (metadata.py).
+    - `data` (uint8[]): the bytes of all pages; the starts and ends in `meta` are offsets in it.
+    - `kinds` (int64[rows]): the kind of page as an index into net.KINDS, or -1 if it has no text.
+    - `chances` (float32[rows]): the probability of that kind.
+    - `linked` (float32[rows]): the share of the text that is inside links.
     """
 
     text: pa.LargeStringArray
@@ -62,7 +63,7 @@ class MainTexts:
     data: np.ndarray
 
     def stated(self, row: int, url: str | None = None) -> list[str | None]:
-        """Return title, date, author, language and site as page `row` states them, else None."""
+        """Return [title, date, author, language, site] of page `row`; each may be None."""
         kind = KINDS[self.kinds[row]] if self.kinds[row] >= 0 else ""
         return stated(self.data, self.meta[row].tolist(), url or "", kind)
 
@@ -70,8 +71,8 @@ class MainTexts:
 def main_texts(
     pages: pa.LargeStringArray, writing: Writing = PLAIN, net: Any = None, urls: Any = ()
 ) -> MainTexts:
-    """Return the main texts of decoded HTML pages; none for a null page. `net` has weights to use
-    instead of the fitted ones (net.Net). `urls` are the pages' addresses, needed only for links."""
+    """Return the main texts of decoded HTML pages, "" for a null page. `net` (net.Net) is used
+    instead of the fitted network. `urls` are the pages' addresses, needed only for links."""
     data, offsets = text_buffers(pages)
     rows = len(offsets) - 1
     tags, meta = np.zeros(rows, np.int64), np.zeros((rows, FIELDS, 3), np.int64)
@@ -122,7 +123,7 @@ def main_text(page: str, writing: Writing = PLAIN) -> str:
 
 @njit(cache=True, nogil=True)
 def inputs_of(text, blocks, nodes, title):
-    """Return (rows, page, groups, mass): the fields of `NetInputs` for a page that has blocks."""
+    """Return `rows`, `page`, `groups` and `mass` of the class NetInputs, for a page with blocks."""
     seen = page_data(text, blocks, nodes, title)
     rows = np.zeros((len(blocks), COUNT), np.float32)
     for i in range(len(blocks)):
@@ -135,13 +136,15 @@ def inputs_of(text, blocks, nodes, title):
 
 @dataclass
 class NetInputs:
-    """The inputs of the network (net.py) for one page.
+    """The inputs of the network (net.py) for one page, which is divided into blocks of text.
 
-    `texts` has one string per block, `text` (uint8[]) has all text in UTF-8. `blocks` and `nodes`
-    are the tables described in tags.py. `title` is uint8[]. `rows` (float32[blocks, COUNT]) has the
-    inputs of each block, `page` (float32[PAGE_COUNT]) those of the page. `groups` (int64[GROUPS,
-    blocks]) has the number of each block's group, for each way to group blocks (net.py). `mass`
-    (float32[blocks]) is the length of each block in letters.
+    - `texts`: the text of each block; `text` (uint8[]): all text in UTF-8.
+    - `blocks`, `nodes`: the tables of blocks and of elements described in tags.py.
+    - `title` (uint8[]): the page's title.
+    - `rows` (float32[blocks, COUNT]): the inputs for each block.
+    - `page` (float32[PAGE_COUNT]): the inputs for the page as a whole.
+    - `groups` (int64[GROUPS, blocks]): the number of each block's group, in GROUPS groupings.
+    - `mass` (float32[blocks]): the length of each block in letters.
     """
 
     texts: list[str]

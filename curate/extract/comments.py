@@ -38,10 +38,10 @@ _DATED, _BEGINS = re.compile(_DATE), re.compile(r"[^\W\d_]\D{1,60}?" + _DATE)
 def split(
     text: np.ndarray, blocks: Any, nodes: Any, keep: np.ndarray, comments: str
 ) -> list[np.ndarray]:
-    """Return [text] or [text, comments], bool[blocks] each: True for the blocks of the text, and
-    for those of readers' comments if they are found and `comments` is not `drop`. `keep`
-    (bool[blocks]) has the blocks that the network (net.py) chose as main text. Links, forms and
-    headings count as comments only if `keep` has them."""
+    """Separate readers' comments from the main text. Return two arrays [text, comments], or only
+    [text] if no comments are found or `comments` is `drop`. Each is bool[blocks], True for the
+    blocks of that kind. `keep` (bool[blocks]) is True for the blocks that the network (net.py)
+    chose as main text. Links, forms and headings count as comments only if they are in `keep`."""
     raw, parents = text.tobytes(), nodes[:, tags.N_PARENT].tolist()
     size = blocks[:, tags.END] - blocks[:, tags.START]
     heading = np.isin(nodes[blocks[:, tags.NODE], tags.N_TAG], _HEADINGS)
@@ -68,8 +68,9 @@ def split(
         return bool(has_text and _BEGINS.match(beginnings(a, min(z, a + 3))))
 
     def rows(chosen: np.ndarray) -> Iterator[tuple[list[int], int, int]]:
-        """Yield (elements, first block, last block + 1) for each row of equal elements under one
-        parent that comes after most of the main text."""
+        """Yield (elements, first block, last block + 1) for each group of `chosen` elements with
+        the same parent, tag and class. Only groups outside the comments found so far are yielded,
+        and only if more of the main text is before the group than after it."""
         groups = defaultdict(list)
         for n in np.flatnonzero(chosen).tolist():
             if last[n] >= 0:

@@ -1,8 +1,8 @@
 """The stack of open elements: which elements a start tag or an end tag opens and closes.
 
-The stack follows the HTML Standard's tree construction as far as that changes where text belongs,
-except that formatting elements are not reopened after a block that closed them. Each element is
-opened and closed once, and a search of the stack takes at most MAX_DEPTH steps.
+The stack follows the HTML Standard's tree construction wherever that decides which element a text
+belongs to. One exception: formatting elements are not reopened after a block that closed them. Each
+element is opened and closed once, and a search of the stack takes at most MAX_DEPTH steps.
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ def _in_heading(opened):
 
 @njit(nogil=True)
 def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, mute, seen, shape):
-    """Push an element onto the stack. A block element also becomes a row of `nodes`, unless it is a
-    line of preformatted text."""
+    """Push a new element onto the stack. A block element also becomes a row of `nodes`; a block
+    that only makes a line of preformatted text (such as `div` in `pre`) does not. The arguments
+    from `tag` on describe the element, except `keys` (hashes of the open elements' names)."""
     kind = KINDS[tag]
     node_too = kind & IS_BLOCK and not (st[ST_PRE] and kind & IS_LINE)
     if tag == _NOSCRIPT:

@@ -83,14 +83,16 @@ def embedded_text(page: str, writing: Writing = PLAIN) -> tuple[str, str] | None
 def better_text(
     page: str, text: str, found: MainTexts, row: int, writing: Writing = PLAIN
 ) -> tuple[str, str] | None:
-    """Return `embedded_text` if it is more likely to be the page's text than `text`, which the HTML
-    gave, else None.
+    """Return (text, source) as `embedded_text` does, or None if `text` is likelier the main text.
 
-    `found` is the extraction from HTML, `row` the page's row in it. If `text` has fewer than FEW
-    letters, embedded text that is longer replaces it. If at most the share LITTLE of `text` is in
-    the embedded text, the embedded text replaces `text` in two cases: more than the share MOSTLY of
-    `text` is links (unless the page is a list by its kind and has MENU letters or more), or JSON-LD
-    states a body that is much longer than `text`.
+    `text` is what extraction from HTML gave. `found` has all results of that extraction, and `row`
+    is the page's row in `found`. The embedded text must be longer than `text`. It is returned if
+    `text` has fewer than FEW characters. It is also returned if at most the share LITTLE of `text`
+    is repeated in the embedded text and one of these holds:
+
+    - More than the share MOSTLY of `text` is links. This does not count for a page that is a list
+      if `text` has MENU or more characters.
+    - JSON-LD states a body at least LONGER times as long as `text`.
     """
     few = len(text) < FEW
     is_list = KINDS[found.kinds[row]] in ("collection", "listing") and len(text) >= MENU

@@ -1,7 +1,8 @@
-"""Decode character references as the HTML Standard (in text) and Python's `html.unescape` do.
+"""Decode character references, such as `&amp;`, by the HTML Standard's rules for text (not those
+for attributes), as Python's `html.unescape` does.
 
-All 2,231 names are known; the longest match wins. Numbers of windows-1252 characters are replaced
-by the standard's table (`&#150;` is a dash).
+All 2,231 names are known; the longest match wins. The numbers 128 to 159 stand for characters of
+windows-1252, by the standard's table (`&#150;` is a dash).
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _SLOTS = 8192
 
 
 def entity_table() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return a hash table of names as (keys: uint64[], values: int64[], text: uint8[], ends:
-    int64[]). The value of a name is its number k, and the name stands for text[ends[k - 1] :
-    ends[k]]."""
+    """Return (keys: uint64[], values: int64[], text: uint8[], ends: int64[]): all named references.
+    `keys` and `values` are a hash table from names to numbers. The name with the number k stands
+    for text[ends[k - 1]:ends[k]]."""
     keys, values = hash_table({name: k for k, name in enumerate(_NAMES, 1)}, _SLOTS)
     texts = [html5[name].encode() for name in _NAMES]
     ends = np.cumsum([0, *map(len, texts)]).astype(np.int64)

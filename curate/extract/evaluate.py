@@ -56,8 +56,7 @@ def snippet_counts(
 
 
 def snippet_scores(tp: int, fp: int, fn: int, tn: int) -> dict[str, float]:
-    """Return precision, recall, f1 and accuracy of the counts that `snippet_counts` returns (0 if
-    nothing was counted)."""
+    """Return precision, recall, f1 and accuracy of `snippet_counts`, 0 if nothing was counted."""
     return {
         "precision": tp / max(1, tp + fp),
         "recall": tp / max(1, tp + fn),
@@ -84,8 +83,8 @@ DATE = re.compile(r"\d{4}-\d\d(-\d\d)?(?!\d)")
 
 
 def plain(text: str) -> str:
-    """Return a title in the form in which titles are compared: with white space as in `squeezed`,
-    case-folded, and with plain quotes and hyphens."""
+    """Return a title in the form for comparison: normalized by `squeezed`, case-folded, and with
+    plain quotes and hyphens."""
     return squeezed(text).translate(_PLAIN).casefold()
 
 
@@ -118,13 +117,13 @@ def same_date(ours: datetime, gold: str) -> bool:
 def bootstrap(
     sums: np.ndarray, measure: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a measure over all sites, and both ends of its 95 % interval, in the measure's shape.
+    """Return a measure over all sites, and the lower and the upper end of its 95 % interval.
 
-    `sums` (float64[sites, ...]) are the totals over each site's pages. `measure` maps the totals of
-    samples, float64[samples, ...], to float64[samples, ...], NaN if there is nothing to measure.
-    Sites are drawn with replacement, each with all its pages, since pages of one site are built
-    alike (percentile bootstrap, Efron 1979). The ends are NaN for fewer than two sites. The same
-    sites in the same order give the same draws, so measures of the same pages can be subtracted.
+    `sums` (float64[sites, ...]) are the totals over each site's pages. `measure` maps totals of
+    samples (float64[samples, ...]) to one value or array per sample, NaN where undefined. Sites are
+    drawn with replacement, each with all its pages, since pages of one site are built alike
+    (percentile bootstrap, Efron 1979). Both ends are NaN for fewer than two sites. The same sites
+    in the same order give the same draws, so measures of the same pages can be subtracted.
     """
     value = measure(sums.sum(0)[None])[0]
     sites = len(sums)

@@ -1,4 +1,4 @@
-"""The step `extract`: turns raw pages into text, and the metadata that pages state into columns.
+"""The step `extract`: turns raw pages into text, and the metadata in them into columns.
 
 The extractor `blocks` processes a batch of pages (blocks.py). The other extractors are functions
 from HTML to text.
@@ -52,11 +52,9 @@ class TooDeep(Exception):
 
 def nesting(html: str) -> int:
     """Return the depth of the page's tree, or 0 if the page is too small for its depth to matter.
-
-    Resiliparse's main mode looks at everything inside each `div` and `article`: its time grows with
-    the square of their nesting, and a page can be built to stall it (benchmarks/hostile_pages.py).
-    Walking the tree costs more than extraction, so small pages are not walked.
-    """
+    Resiliparse's main mode takes time in proportion to the square of the nesting of `div` and
+    `article`, and a page can be built to stall it (benchmarks/hostile_pages.py). Small pages are
+    not measured, since walking the tree costs more than extraction."""
     tags = html.count("<")
     if tags * tags <= MAX_WORK:
         return 0
@@ -82,12 +80,10 @@ def depth_of(html: str) -> int:
 
 
 def main_text(html: str) -> str:
-    """Return the main text found by resiliparse with DCLM's settings (Li et al. 2024, section 4.2).
-
-    The settings are those of mlfoundations/dclm, tools/commoncrawl/process_common_crawl_w_ray.py:
-    main_content=True and resiliparse's defaults, written out so that they cannot change. Raises
-    TooDeep for a page nested deeper than MAX_DEPTH.
-    """
+    """Return the main text found by resiliparse with DCLM's settings (Li et al. 2024, section 4.2;
+    mlfoundations/dclm, tools/commoncrawl/process_common_crawl_w_ray.py): main_content=True and
+    resiliparse's defaults, written out so that they cannot change. Raises TooDeep for a page nested
+    deeper than MAX_DEPTH."""
     depth = nesting(html)
     if depth > MAX_DEPTH:
         raise TooDeep(depth)
@@ -137,7 +133,7 @@ def shallow(html: str) -> None:
 
 def trafilatura(favor: str) -> Callable[[str], str]:
     """Return trafilatura's extractor (Barbaresi 2021) without comments. Its removal of repeated
-    passages is off, since which passages it removes depends on the pages before."""
+    passages is off, since it depends on the pages that were extracted before."""
     need("trafilatura")
     import logging
 
@@ -355,7 +351,7 @@ class Batch:
         return self
 
     def by_blocks(self, step: Extract) -> Batch:
-        """Extract by `blocks` each page's text, its source, metadata and the kind of page."""
+        """Extract texts with the extractor `blocks`; note each page's source, metadata and kind."""
         from curate.extract import metadata
         from curate.extract.blocks import main_texts
         from curate.extract.embedded import better_text

@@ -1,8 +1,8 @@
 """Measure each block of a page in one row: text, element, surroundings, position and neighbours.
 
 Lengths are in letters; a letter of a script without spaces (Han, kana) counts as three, so a limit
-means the same in every script. A block is prose if less than half of it is links, and it has
-LONG_MASS letters, or PROSE_MASS letters and punctuation.
+means the same in every script. A block is prose if less than half of it is links and it is long
+enough: LONG_MASS letters, or PROSE_MASS letters if it has punctuation.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ PROSE_MASS, LONG_MASS = 40, 140
 
 @njit(nogil=True)
 def measure_block(text, a, z, out):
-    """Measure text[a:z], the text of a block. Write its length MASS and the other measures that are
-    counted letter by letter to `out` (float32[MEASURES])."""
+    """Measure text[a:z], the text of a block. Write its length in letters (column MASS) and the
+    other measures that are counted letter by letter to `out` (float32[MEASURES])."""
     mass = sentences = commas = digits = upper = lines = signs = dates = 0
     last = 0  # 1 if the text ends like a sentence, 2 if in a colon
     i = a
@@ -150,9 +150,11 @@ def measure_block(text, a, z, out):
 @njit(nogil=True, allocates=True)
 def measure(text, blocks, nodes):
     """Return (measures: float32[blocks, MEASURES], sums: float32[nodes, SUMS], around:
-    int64[nodes], heading: int). `sums` adds the blocks inside each node. `around` has the elements
-    around each node as bits of AROUND, a bit IN_BEST inside the element with the highest score, and
-    a bit IN_BEST_PARENT inside its parent. `heading` is the first h1 block's index or -1."""
+    int64[nodes], heading: int). `sums` has totals over the blocks in each node, and the node's
+    score as in Readability. `around` has bits for each node: a bit for each element of AROUND (such
+    as `main`), IN_BEST for the node with the highest score, and IN_BEST_PARENT for that node's
+    parent. A bit is set if the node is this element or lies in it. `heading` is the first h1
+    block's index or -1."""
     measures = np.zeros((len(blocks), MEASURES), np.float32)
     sums = np.zeros((len(nodes), SUMS), np.float32)
     around = np.zeros(len(nodes), np.int64)

@@ -86,7 +86,8 @@ def _wide(lead, second):  # kana, Han or full width, not Hangul: written without
 
 @njit(nogil=True)
 def begin(st, text, stack, lead, second):
-    """Start a block or write a blank, if a character with these first two bytes needs one."""
+    """Start a block, or write the white space that is due before the next character, whose first
+    two bytes are `lead` and `second`. A line break between two Han or kana is dropped."""
     at = st[ST_POS]
     if at == st[ST_FROM]:
         top = stack[st[ST_DEPTH]]
@@ -163,8 +164,9 @@ def _in_word(lead, second):  # a letter or a digit; not common punctuation and s
 
 @njit(nogil=True)
 def separate(st, text, data, i, z):
-    """Leave out the control character before i, and separate the words around it by a blank (but
-    not around kana or Han). A tag or character reference after it counts as part of a word."""
+    """Replace the control character before data[i] by a space if it stands between two words. The
+    space is written together with the next word. A word after the control character may also be a
+    tag or character reference, but not Han or kana."""
     at = st[ST_POS]
     if st[ST_MUTE] or st[ST_PENDING] or at == st[ST_FROM] or i + 1 >= z:
         return
@@ -176,8 +178,8 @@ def separate(st, text, data, i, z):
 
 @njit(nogil=True)
 def put_formula(st, text, stack, source, i, j, display, plain, letters, entities):
-    """Append the formula source[i:j] between dollars, unless the same one was written right before.
-    If `plain`, it has no character references."""
+    """Append the formula source[i:j] between dollar signs (double ones if `display`), unless the
+    same formula was written right before. If `plain`, it contains no character references."""
     i, j = trimmed(source, i, j)
     if i == j or st[ST_MUTE]:
         return
@@ -234,9 +236,9 @@ def put_formula(st, text, stack, source, i, j, display, plain, letters, entities
 
 @njit(nogil=True)
 def special_at(data, i, z):
-    """Return (number of bytes, kind) of the character at i, whose first byte has the class C2 or
-    WIDE_BLANK. The kind is 1 for white space, 2 for an invisible character (soft hyphen, byte order
-    mark), 3 for a control character, 0 for any other."""
+    """Return (number of bytes, kind) of the character at i. The kind is 1 for white space, 2 for an
+    invisible character (soft hyphen, byte order mark), 3 for a control character, 0 for any other.
+    The character's first byte must be of class C2 or WIDE_BLANK (table CLASS)."""
     b = data[i]
     c = data[i + 1] if i + 1 < z else 0
     if b == 0xC2:
@@ -258,7 +260,7 @@ _TD, _TH = TAG["td"], TAG["th"]
 
 @njit(nogil=True)
 def put_line(st, text, tag, starts):
-    """Begin a new line of preformatted text for the element `tag`, or a blank for a table cell."""
+    """Break the line of preformatted text at a tag `tag`, or add a space for a table cell."""
     at = st[ST_POS]
     if at == st[ST_FROM] or text[at - 1] == 10:
         return

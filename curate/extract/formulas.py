@@ -47,9 +47,9 @@ def _has(data, a, z, part):
 
 @njit(nogil=True)
 def math_source(data, i, z):
-    """Return (start, end, end of the element) of the TeX annotation in the `math` element whose
-    content begins at i, or (0, 0, 0) without one. The search stops at the next `math`, so that a
-    page is read only once."""
+    """Find the TeX annotation in the `math` element whose content begins at i. Return (its start,
+    its end, the end of the element's content), or (0, 0, 0) if nothing is found. The search stops
+    at the next `math`, so a page is read only once."""
     a = e = 0
     while i < z:
         if data[i] == 60:
@@ -83,8 +83,8 @@ def is_tex_script(data, seen, spans):
 
 @njit(nogil=True)
 def picture_source(data, seen, spans):
-    """Return where the source of a picture's formula is, as (start, end, True if the formula is
-    displayed on its own line), or (0, 0, False) for other pictures."""
+    """Return (start, end, True if displayed on its own line) of the LaTeX in the `alt` of a picture
+    that shows a formula, or (0, 0, False) for another picture."""
     if not seen >> _ALT & 1:
         return 0, 0, False
     a, z = spans[2 * _ALT], spans[2 * _ALT + 1]
@@ -122,7 +122,7 @@ def _stripped(data, a, z):
 
 @njit(nogil=True)
 def trimmed(data, a, z):
-    """Return (start, end) of the source data[a:z] without blanks, dollars and known wrappers."""
+    r"""Return (start, end) of data[a:z] without outer blanks, `$`, CDATA and `\displaystyle`."""
     a, z = _stripped(data, a, z)
     if starts_with(data, a, z, _CDATA):
         a += len(_CDATA)

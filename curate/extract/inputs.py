@@ -1,7 +1,7 @@
 """The inputs of the network (net.py): one row of numbers per block, and one row for the page.
 
-Lengths and counts are given as scaled logarithms and shares as they are, so all inputs are roughly
-between 0 and 1. Rows are computed one at a time: half a million blocks would take half a gigabyte.
+Lengths and counts are given as scaled logarithms. Shares are not scaled. So all inputs are roughly
+between 0 and 1. Rows are computed one at a time: half a million rows would take half a gigabyte.
 """
 
 from __future__ import annotations
@@ -257,8 +257,8 @@ def fill(i, blocks, nodes, seen, row):
 
 @njit(nogil=True)
 def fill_page(blocks, nodes, seen, row):
-    """Write the inputs of the page to `row` (float32[PAGE_COUNT]), which must be all zeros. `seen`
-    comes from `page_data`."""
+    """Write the network's inputs for the page as a whole (PAGE_INPUTS) to `row`
+    (float32[PAGE_COUNT]), which must be all zeros. `seen` is the result of `page_data`."""
     measures, sums, groups = seen.measures, seen.sums, seen.units.groups
     total, n = max(sums[0, SUM_MASS], np.float32(1)), max(1, len(blocks))
     row[0] = _log(total)

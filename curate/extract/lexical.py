@@ -1,9 +1,9 @@
-"""The inputs of the network (net.py) from a block's words, without word lists: how many are in the
-title and in other prose, how frequent they are on the page, and properties of the heading above.
+"""Inputs of the network (net.py) from a block's words, without word lists: how many words are in
+the title and in the page's other prose, how frequent they are, and properties of the heading above.
 
-Tokens are hashes of a word's first letters (so that inflected forms match), of two adjacent Han or
-kana, or of three letters of Thai, Lao, Khmer or Burmese. Two tokens may share a slot of their hash
-table.
+Words are compared by tokens: hashes of a word's first letters (so that inflected forms match), of
+two adjacent Han or kana, or of three letters of Thai, Lao, Khmer or Burmese. Tokens are counted in
+a hash table, in which two tokens may share a slot.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ def _log(x):
 
 @njit(nogil=True, allocates=True)
 def word_rows(text, blocks, nodes, title, measures, around):
-    """Return (rows: float32[blocks, WORDS], section: int64[blocks]), the inputs and the number of
-    each block's section. That number counts the headings up to the block, adjacent headings once.
-    `title` is uint8[]. `measures` and `around` come from `features.measure`."""
+    """Return (rows, section). `rows` (float32[blocks, WORDS]) are the network's inputs WORD_INPUTS.
+    `section` (int64[blocks]) is the number of headings up to each block, adjacent headings counted
+    once. `title` is uint8[]. `measures` and `around` come from `features.measure`."""
     n = len(blocks)
     slots = LEAST_SLOTS
     while slots < len(text) and slots < MOST_SLOTS:

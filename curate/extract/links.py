@@ -40,9 +40,9 @@ def with_links(
     text: Any, blocks: Any, nodes: Any, links: Any, page: Any, start: int, url: str
 ) -> tuple[np.ndarray, Any]:
     """Return (text: uint8[], blocks) with Markdown links, except in preformatted text. `links` is
-    the table that scan.py filled. `page` (uint8[]) has the bytes of the page, which begin at
-    `start` of the scanner's data. `url` is the page's address. A link over several blocks is
-    written only in the first of them."""
+    the table that scan.py filled. `page` (uint8[]) has the page's bytes, and `start` is their
+    offset in the scanner's data. `url` is the page's address. A link over several blocks is written
+    only in the first of them."""
     raw, shown, written = text.tobytes(), blocks.copy(), bytearray()
     if found := _BASE.search(page[:_BASE_WITHIN].tobytes()):
         url = absolute(found[1].decode("utf-8", "replace"), url) or url

@@ -63,8 +63,8 @@ def from_xhtml(page: str) -> str:
 
 
 def lost_xhtml(page: str) -> str | None:
-    """Return an HTML page that is written as XHTML converted by `from_xhtml`; None for others. An
-    HTML parser would lose the text after `<script/>`, since in HTML it belongs to the script."""
+    """Return the page as HTML (`from_xhtml`) if it has empty-element tags that an HTML parser would
+    misread, else None. After `<script/>`, for example, all text would be part of the script."""
     return from_xhtml(page) if _EMPTY.search(page) else None
 
 

@@ -102,9 +102,9 @@ def _note(meta, field, rank, a, z):
 
 @njit(nogil=True)
 def _note_named(data, name, content, spans, meta):
-    """Note the value of the attribute `content` for each known word in the attribute `name`
-    (numbers in tags.ATTR). A word that is known only without its prefix (dc:date,
-    schema:datePublished) gets half the rank. Of two values, the higher rank wins."""
+    """Note the value of a tag's attribute `content` for each known word in its attribute `name`
+    (numbers in tags.ATTR). Known words have ranks, and the value with the highest rank is kept. A
+    word that is known only without its prefix (dc:date, schema:datePublished) has half the rank."""
     e, end = spans[2 * name], spans[2 * name + 1]
     while e < end:
         a, e, prefix = e, e, 0
@@ -181,9 +181,9 @@ def may_state(tag, seen, hints):
 
 @njit(nogil=True)
 def note_tag(data, tag, seen, hints, around, spans, first, i, z, meta):
-    """Note the metadata that a start tag states. `seen`, `hints` and `spans` are the tag's
-    attributes (attributes.py), `around` the hints of the elements around the tag. The tag ends
-    before i, and the page is data[first:z]."""
+    """Record in `meta` what a start tag states, such as an author. `seen`, `hints` (kinds of
+    content, as bits) and `spans` come from `attributes.read_attributes`. `around` has the hints of
+    the tag and of the elements around it. The tag ends before i, and the page is data[first:z]."""
     if tag == _META:
         if seen >> _CONTENT & 1:
             for name in (_NAME, _PROPERTY, _ITEMPROP, _EQUIV):

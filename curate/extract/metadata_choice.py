@@ -82,8 +82,8 @@ def key(text: str) -> str:
 
 
 def without_site(title: str, site: str | None) -> str:
-    """Return a title without the site's name before or after a separator. A last part that is not
-    the site's name is cut, too, since it may be another name of the site, or a section."""
+    """Return a title without the site's name at its start or end. If the name is at neither, the
+    text after the last separator is cut: it may be another name of the site, or a section."""
     cuts = list(_PARTS.finditer(title))
     if not cuts:
         return title
@@ -97,10 +97,12 @@ def without_site(title: str, site: str | None) -> str:
 
 
 def site_in(titles: list[str], headings: list[str], url: str) -> str | None:
-    """Return the site's name found in a title, or None. The name is the last or first part of a
-    title if this part and a label of the host are alike: one contains the other and is at most
-    twice as long, or, if the part is also a whole title or heading, of equal length. Otherwise the
-    name is a short last part of a title whose first part is also a whole title or heading."""
+    """Return the site's name found in a title, or None. Titles are split into parts at separators.
+    The name is the last or first part that is similar to a label of the host's name (a word between
+    its dots): the longer of the two contains the shorter and is at most twice as long. If a part is
+    also a whole title or a heading, it must be equal to the label. If no part is similar to a
+    label, the name is the short last part of a title whose first part is also a whole title or a
+    heading."""
     host = _HOST.match(url.lower())
     labels = host[1].replace("-", "").split(".")[:-1] if host else []
     split = [parts for title in titles if len(parts := _PARTS.split(title)) > 1]
@@ -117,9 +119,9 @@ def site_in(titles: list[str], headings: list[str], url: str) -> str | None:
 
 
 def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | None:
-    """Return the heading most similar (Dice's coefficient) to the stated titles, or if none is
-    similar, the first title without the site's name. `titles` are those that `meta`, `title` and
-    JSON-LD state, in this order."""
+    """Return the page's title: the heading most similar (Dice's coefficient) to the stated titles.
+    If no heading is similar, return the first stated title, with the site's name cut off. `titles`
+    are those that `meta`, `title` and JSON-LD state, in this order."""
     if not titles:
         return headings[0] if headings else None
     only = headings[0] if len(headings) == 1 else ""
@@ -211,8 +213,8 @@ def _text(value: Any) -> str:
 
 
 class Linked:
-    """Metadata that JSON-LD states; fields that it does not state are "". `person` is True if the
-    authors are persons."""
+    """The metadata in a page's JSON-LD scripts, "" for a field that is not stated. `person` is True
+    if the authors are persons."""
 
     def __init__(self, scripts: list[bytes]) -> None:
         self.headline = self.published = self.modified = self.site = ""
@@ -261,7 +263,8 @@ _SIGNED = re.compile(r"(?:written |posted |words )?by\b", re.I)
 
 
 def name_of(text: str) -> str | None:
-    """Return a name without "by" and text after a separator, or None if the text is no name."""
+    """Return the author's name in `text`, or None if there is no name. Words such as "by" before
+    the name, and text from a separator (` | ` or ` - `) on, are removed."""
     text = _BY.sub("", text).split(" | ")[0].split(" - ")[0].strip("\"' ,;:|-–—")
     return text if 1 < len(text) <= 100 and "://" not in text else None
 
@@ -288,9 +291,9 @@ def signed(texts: list[str]) -> str | None:
 
 
 def stated(data: np.ndarray, rows: list[Place], url: str = "", kind: str = "") -> list[str | None]:
-    """Return title, date (ISO 8601), author, language and site of a page, None for each that is not
-    stated. `data` (uint8[]) are the bytes of the page. `rows` is the page's `meta` (metadata.py),
-    places in `data`. `url` is the page's address, `kind` one of net.KINDS."""
+    """Return [title, date (ISO 8601), author, language, site] of a page, None for each one not
+    stated. `data` (uint8[]) has the bytes of the page. `rows` are its places of metadata: (rank,
+    start, end) in `data` (metadata.py). `url` is the page's address, `kind` one of net.KINDS."""
     view = data.data
 
     def raw(place: Place) -> bytes:

@@ -119,9 +119,9 @@ def _kinds_of(page, mean, net):
 
 @njit(nogil=True, allocates=True)
 def groups_of(blocks, nodes, seen):
-    """Return (groups: int64[GROUPS, blocks], counts: int64[GROUPS]) for each way of grouping
-    blocks: the number of each block's group, and the number of groups. `seen` comes from
-    `inputs.page_data`."""
+    """Divide the blocks into groups, in GROUPS different ways, such as by parent element. Return
+    (groups: int64[GROUPS, blocks], counts: int64[GROUPS]): for each way, the index of each block's
+    group, and the number of groups. `seen` is the result of `inputs.page_data`."""
     n, units = len(blocks), seen.units
     groups = np.empty((GROUPS, n), np.int64)
     counts = np.empty(GROUPS, np.int64)

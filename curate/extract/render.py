@@ -200,9 +200,10 @@ def _lines(text, a, z, out, at, indent, quotes, code):
 
 @njit(cache=True, nogil=True)
 def render(text, blocks, nodes, keep, markdown, tables, shown, spans):
-    """Return the text of the kept blocks, as UTF-8 in uint8[]. `keep` is bool[blocks]. `tables` is
-    an index into TABLES. `shown` and `spans` are the text and blocks to write, with links if
-    wanted."""
+    """Return the text of the blocks to keep (`keep`: bool[blocks]), as UTF-8 in uint8[]. The text
+    is taken from `shown`, at the positions of blocks in `spans`. With Markdown links, `shown` is a
+    copy of `text` and `spans` a copy of `blocks`; without, they are the same arrays. `tables` is an
+    index into TABLES."""
     places, count, data = _places(text, blocks, nodes)
     keep = _whole_rows(blocks, nodes, keep, places, data)
     if tables == _DROP:

@@ -153,12 +153,10 @@ def _after_markup(data, i, z):  # a comment, a declaration, or an end tag withou
 @njit(cache=True, nogil=True)
 def scan(data, a, z, tags, tables, links):
     """Return (text: uint8[], blocks: int64[b, BLOCK_COLUMNS], nodes: int64[n, NODE_COLUMNS], meta:
-    int64[FIELDS, 3], see metadata.py) of a page.
-
-    The page is data[a:z] with at most `tags` tags (`count_tags`). `tables` comes from
-    `blocks.tables`. `links` (int64[tags, LINK_COLUMNS]) are zeros to fill with the links in the
-    order of the page, or an empty array to ignore links.
-    """
+    int64[FIELDS, 3]) of the page data[a:z]. The tables have a row per block of text, per element
+    (tags.py) and per piece of metadata (metadata.py). `tags` is the highest number of tags that the
+    page can have (`count_tags`). `tables` comes from `blocks.tables`. `links` (int64[tags,
+    LINK_COLUMNS]) are zeros to fill with links in page order, or an empty array to ignore links."""
     text = np.empty((z - a) + (z - a) // 4 + 64, np.uint8)
     blocks = np.empty((tags + 2, BLOCK_COLUMNS), np.int64)
     nodes = np.empty((tags + 2, NODE_COLUMNS), np.int64)

@@ -1,4 +1,5 @@
-"""Numbers for the names of tags and attributes, and the columns of a page's arrays."""
+"""The numbers by which tags and attributes are known, and the column numbers of the arrays of
+blocks, nodes and links."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Find repeated units of a page: posts, cards, rows and sections of equal shape.
 
-Siblings are elements of one parent with the same tag and class (digits ignored). Siblings that
-contain several blocks are units. Blocks whose elements have equal paths from the root are also a
-group.
+Siblings are elements of one parent with the same tag and class (digits ignored), and form a group.
+Siblings that contain several blocks of text are units. Blocks of text whose elements have equal
+paths from the root also form a group.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def order_of(keys):
 
 @njit(nogil=True, allocates=True)
 def numbered(keys, numbers):
-    """Write each key's rank among the different keys to `numbers`. Return the last rank + 1."""
+    """Write each key's rank among the distinct keys to `numbers`. Return the number of ranks."""
     order = order_of(keys)
     count = 0
     for k in range(len(order)):
@@ -65,7 +65,8 @@ def numbered(keys, numbers):
 
 @njit(nogil=True, allocates=True)
 def find_units(nodes, sums):
-    """Return the `Units` of a page. `sums` (float32[nodes, SUMS]) comes from `features.measure`."""
+    """Return the `Units` of a page: elements with siblings of equal shape, such as posts or rows.
+    `sums` (float32[nodes, SUMS]) comes from `features.measure`."""
     n = len(nodes)
     depth, path, tags = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
     keys = np.zeros(n, np.int64)

@@ -39,15 +39,13 @@ class NoRoom(RunFailed):
 
 @dataclass
 class Outcome:
-    """The result of a download. failed: {URL: reason}, in the order of the files. refused: the URLs
-    in `failed` for which another try cannot help. there: the files that were complete before the
-    download. bytes: the size of the fetched files."""
+    """The result of a download. The reasons in `failed` are in the order of the files."""
 
     fetched: list[Path] = field(default_factory=list)
-    there: list[Path] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    refused: set[str] = field(default_factory=set)
-    bytes: int = 0
+    there: list[Path] = field(default_factory=list)  # complete before the download
+    failed: dict[str, str] = field(default_factory=dict)  # {URL: reason}
+    refused: set[str] = field(default_factory=set)  # failed URLs not to be tried again
+    bytes: int = 0  # size of the fetched files
 
 
 def download(

@@ -128,9 +128,9 @@ def listed_files(
 
 
 def read_list(location: str, sha256: str | None, label: str, key: str) -> bytes:
-    """Return the unpacked content of a list that a setting names by path, or by URL with a sha256.
-    `label` and `key` name the step and the sha256 setting in messages. Raises UsageError if the
-    list cannot be read, if its sha256 (before unpacking) differs, and for a URL without sha256."""
+    """Return the unpacked content of the list at a path or URL. Raises UsageError if the list
+    cannot be read, if its sha256 (before unpacking) differs, and for a URL without sha256. In
+    messages, `label` names the step and `key` its setting for the sha256."""
     if "://" in location and not sha256:
         raise UsageError(f"{label}: {location} is a URL; also give {key}")
     import fsspec
@@ -210,8 +210,8 @@ def _entry(line: str, where: str, base: str | None) -> tuple[str, str | None]:
 
 
 def path_below(url: str, keep_paths: bool = True) -> str:
-    """Return the path below the folder at which a URL's file is stored. Raises UsageError if the
-    URL names no file."""
+    """Return the relative path at which to store a URL's file: HOST/PATH, or only the file's name
+    if `keep_paths` is False. Raises UsageError if the URL names no file."""
     parts = _parts(url)
     pieces = [p for p in PurePosixPath(parts.path).parts if p != "/"]
     if any(p in ("..", ".") or "\0" in p or "\\" in p or len(p) > 200 for p in pieces):

@@ -18,12 +18,12 @@ from llmcurate.base.terminal import say
 
 @dataclass(frozen=True)
 class Published:
-    """A published file, fetched when needed. place: path below the cache folder. size: in bytes."""
+    """A published file, fetched when needed."""
 
     url: str
-    size: int
+    size: int  # in bytes
     sha256: str
-    place: str
+    place: str  # path below the cache folder
 
     @property
     def path(self) -> Path:

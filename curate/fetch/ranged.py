@@ -45,25 +45,23 @@ _NAMES = {
 
 @dataclass(frozen=True, order=True)
 class Capture:
-    """A record of an archive: `length` bytes at `offset` in `file`, a path below the base URL of
-    the archives. digest: the SHA-1 of the payload in base32, None if the index has none."""
+    """One record of a web archive."""
 
-    file: str
-    offset: int
-    length: int
+    file: str  # path of the archive below the base URL
+    offset: int  # of the record in the archive, in bytes
+    length: int  # in bytes
     url: str | None = None
-    digest: str | None = None
+    digest: str | None = None  # SHA-1 of the payload in base32, None if unknown
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query to a CDX server. match: the parameter matchType. filters: FIELD:REGEX, in the syntax
-    of the server. crawls: the names of crawls; without names the newest crawl is queried."""
+    """A query to a CDX server."""
 
     patterns: tuple[str, ...]
-    match: str = "domain"
-    crawls: tuple[str, ...] = ()
-    filters: tuple[str, ...] = ("=status:200",)
+    match: str = "domain"  # the parameter matchType
+    crawls: tuple[str, ...] = ()  # names; none: the newest crawl
+    filters: tuple[str, ...] = ("=status:200",)  # FIELD:REGEX, in the server's syntax
     server: str = SERVER
 
     @property
@@ -201,16 +199,15 @@ _MEMBER = "{:05d}.warc.gz"
 
 @dataclass
 class Fetched:
-    """The result of `fetch_captures`. missing: {URL with byte range: reason} for records that are
-    left out for good. failed: the same for records that another try may fetch. there: the number of
-    WARC files that existed before. bytes: the number of bytes received."""
+    """The result of `fetch_captures`. Records that another try may fetch are in `failed`; records
+    that are left out for good are in `missing`."""
 
     files: list[Path] = field(default_factory=list)
     captures: int = 0
-    there: int = 0
-    missing: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    bytes: int = 0
+    there: int = 0  # WARC files that existed before
+    missing: dict[str, str] = field(default_factory=dict)  # {URL with range: reason}
+    failed: dict[str, str] = field(default_factory=dict)  # the same
+    bytes: int = 0  # number of bytes received
 
 
 def member_url(capture: Capture, base: str | None) -> str:

@@ -57,13 +57,11 @@ class Changed(Failed):
 
 @dataclass
 class Answer:
-    """An open file of `size` bytes (None if unknown). start: the offset in the file at which the
-    answer begins, 0 if the source can only send the whole file. validator: a text that identifies
-    the file's version, None if unknown."""
+    """An open file, from some offset on."""
 
-    start: int
-    size: int | None
-    validator: str | None
+    start: int  # the offset; 0 if the source can only send the whole file
+    size: int | None  # of the whole file in bytes, None if unknown
+    validator: str | None  # identifies the file's version, None if unknown
     read: Callable[[int], bytes]  # at most the given number of bytes; b"" at the end
     close: Callable[[], None]
 

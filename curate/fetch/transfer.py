@@ -29,14 +29,13 @@ PART = ".part"
 
 @dataclass(frozen=True)
 class FileToFetch:
-    """A file to fetch. checksum: `sha256:HEX` or `md5:HEX`. most: the maximal size in bytes. note:
-    the path for a JSON file with the URL, version and size of the fetched file."""
+    """A file to fetch, and where to store it."""
 
     url: str
     target: Path
-    checksum: str | None = None
-    most: int | None = None
-    note: Path | None = None
+    checksum: str | None = None  # `sha256:HEX` or `md5:HEX`
+    most: int | None = None  # the maximal size in bytes
+    note: Path | None = None  # path for a JSON file with the URL, version and size
 
 
 class Rate:
@@ -55,7 +54,7 @@ class Rate:
 
     @property
     def block(self) -> int:
-        """Bytes to read at once: the limit for a quarter of a second, at most 1 MiB."""
+        """Number of bytes to read at once: what the rate allows in 0.25 seconds, at most 1 MiB."""
         return 1 << 20 if self.rate is None else max(1, min(1 << 20, int(self.rate / 4)))
 
     def pace(self, size: int) -> None:
@@ -76,18 +75,15 @@ class Stopped(Exception):
 
 @dataclass
 class Options:
-    """The settings of a transfer. tries: attempts in a row without a new byte before the transfer
-    fails. pause: seconds before the second try, doubled for each further one. patience: the longest
-    wait in seconds that a server may ask for. count(n): called for every n received bytes.
-    offline_tries: try again if the host name is not found."""
+    """The settings of a transfer."""
 
-    tries: int = 5
+    tries: int = 5  # attempts in a row without a new byte before the transfer fails
     rate: Rate = field(default_factory=lambda: Rate(None))
-    pause: float = 0.5
-    patience: float = 600.0
+    pause: float = 0.5  # seconds before the second try, doubled for each further one
+    patience: float = 600.0  # the longest wait in seconds that a server may ask for
     stop: threading.Event | None = None
-    count: Callable[[int], None] = lambda size: None
-    offline_tries: bool = True
+    count: Callable[[int], None] = lambda size: None  # called with each number of received bytes
+    offline_tries: bool = True  # try again if the host name is not found
 
     def wait(self, seconds: float) -> None:
         """Sleep for some seconds. Raises Stopped if `stop` is set meanwhile."""
@@ -107,8 +103,9 @@ def is_complete(wanted: FileToFetch) -> bool:
 
 
 def transfer(wanted: FileToFetch, source: Source, options: Options) -> int:
-    """Fetch a file and return its size in bytes. Raises Refused if the file cannot be fetched,
-    RunFailed if all tries failed. The bytes received so far are kept for the next call."""
+    """Fetch a file and return its size in bytes. Failed tries are repeated; RunFailed is raised
+    after the last one. Raises Refused if another try would not help. The bytes received so far are
+    kept for the next call."""
     from urllib3 import Retry
     from urllib3.exceptions import MaxRetryError, ProtocolError
 
@@ -214,8 +211,8 @@ def _check_size(wanted: FileToFetch, size: int | None, out: BinaryIO) -> None:
 
 @contextmanager
 def _locked_part(part: Path) -> Iterator[BinaryIO]:
-    """Open and lock the .part file. Raises RunFailed if another process has locked the file, or if
-    no fetch has made it."""
+    """Open and lock the .part file. Raises RunFailed if another process has locked it or has just
+    fetched the file, or if it was not made by llmcurate."""
     part.parent.mkdir(parents=True, exist_ok=True)
     with _open_part(part) as out:
         try:

@@ -86,7 +86,8 @@ def badwords_regex(words: Iterable[str], lang: str) -> re.Pattern[str]:
 
 
 def list_files(location: str, label: str) -> list[str]:
-    """Return the paths or URLs of a word list. Published lists that are missing are downloaded."""
+    """Return the paths of the lists that `location` names, downloaded if they are not in the cache,
+    or `location` alone if it is itself a path or URL."""
     files = published_lists(location).values()
     return [str(file.fetched(_missing_list(label))) for file in files] or [location]
 
@@ -208,7 +209,8 @@ class BadWordRule(Step, WordLists):
             )
 
     def drop_bad_words(self, docs: Documents, clean: np.ndarray) -> Documents:
-        """Drop documents with a bad word. `clean` is bool[rows], True for a document to search."""
+        """Drop documents with a bad word. Only those where `clean` (bool[rows]) is True are
+        searched: the documents that no other rule has dropped."""
         matches: list[str | None] = [None] * len(docs)
         self.open()
         words = self._words or {}

@@ -66,18 +66,23 @@ def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
 
 @lru_cache(maxsize=8)
 def phrase_table(*lists: tuple[str, ...]) -> tuple[np.ndarray, ...]:
-    """Return the arrays with which the function find_phrases finds phrases in upper or lower case.
-    `lists` are the phrases for lorem ipsum, for javascript and for policies. A phrase's anchor is
-    the rarest of its first characters. A phrase is compared with text only where the anchor follows
-    a byte that may precede it.
+    """Build the nine arrays with which the function find_phrases finds phrases in upper or lower
+    case.
 
-    Returns nine arrays. `anchors` (uint8[256]) has for each byte the bits of the phrases whose
-    anchor may begin with this byte. `befores` (uint8[256]) has the same for the byte before the
-    anchor. `begins` (int64[257]) and `numbers` (int64[]): the phrases whose anchor may begin with
-    byte b are numbers[begins[b]:begins[b + 1]]. `codes` (int32[]) has the code points of all
-    phrases, `at` (int64[phrases + 1]) where each begins. `back` (int64[phrases]) is the number of
-    bytes before the anchor. `flags` (int64[phrases]) is 1, 2 or 4 for the list of the phrase.
-    `lower` (int32[0x110000]) is the lower case of each code point.
+    `lists` are the phrases for lorem ipsum, for javascript and for policies. A phrase's anchor is
+    the rarest of its first characters. Each phrase is assigned one of seven bits; several phrases
+    share a bit. Phrases are compared with the text only at a byte that has a bit in `anchors` which
+    the byte before it has in `befores`.
+
+    - `anchors` (uint8[256]): for each byte, the bits of the phrases whose anchor may begin with it.
+    - `befores` (uint8[256]): for each byte, the bits of the phrases whose anchor may follow it.
+    - `begins` (int64[257]), `numbers` (int64[]): numbers[begins[b]:begins[b + 1]] are the phrases
+      whose anchor may begin with byte b.
+    - `codes` (int32[]), `at` (int64[phrases + 1]): the code points of all phrases, joined, and
+      where each phrase begins in `codes`.
+    - `back` (int64[phrases]): the number of bytes of each phrase before its anchor.
+    - `flags` (int64[phrases]): 1, 2 or 4 for the list of each phrase.
+    - `lower` (int32[0x110000]): the lower case of each code point.
     """
     lower = character_tables()[1]
     phrases = [(text.lower(), 1 << n) for n, listed in enumerate(lists) for text in listed]
@@ -240,16 +245,18 @@ def judge_lines(
     more_words,
     phrases,
 ):
-    """Judge every line of a batch and count what the lines of each row contain.
+    """Judge every line of a batch, and count what the lines of each row contain.
 
     `marks` (uint8[lines]) is ENDS if the line ends with an end mark of its language profile, OPEN
     if it does not, 0 without a profile. `more_words` (int64[lines]) is the number of words in
-    scripts without spaces, whose lengths are unknown. `phrases` comes from `phrase_table`.
+    scripts without spaces; a line with such words is not checked for long words. `phrases` comes
+    from `phrase_table`. Returns (verdict, cited, hits, sentences, citations):
 
-    Returns (verdict: uint8[lines], cited: bool[lines], hits: int64[rows, 3], sentences:
-    int64[rows], citations: int64). `verdict` is BLANK, KEPT, or the rule that drops the line.
-    `cited` is True if a kept line has citations to cut. `hits` are the numbers of lines with lorem
-    ipsum, of lines with a curly bracket, of kept lines. `citations` counts those in kept lines.
+    - `verdict` (uint8[lines]): BLANK, KEPT, or the rule that drops the line.
+    - `cited` (bool[lines]): True for a kept line with citations to cut.
+    - `hits` (int64[rows, 3]): lines dropped for lorem ipsum, for a curly bracket, and lines kept.
+    - `sentences` (int64[rows]): the sentences in kept lines.
+    - `citations`: the number of citations in all kept lines.
     """
     rows = len(row_lines) - 1
     verdict = np.zeros(len(start), np.uint8)
@@ -338,9 +345,9 @@ def _last_character(data, a, z):
 
 @njit(cache=True, nogil=True)
 def spans_of_lines(data, offsets, row_lines, raw, start, end, verdict, cited, clean, citations):
-    """Return the spans to cut from the rows in `clean`, in text order: (rows, starts, ends:
-    int64[spans], rules, swaps: uint8[spans]). Starts and ends count bytes from the row's start.
-    `rules` is the rule that cuts the span. `swaps` is 1 if a newline replaces the span."""
+    """Return the spans to cut from kept rows (`clean`: bool[rows]), in text order: (rows, starts,
+    ends: int64[spans], rules, swaps: uint8[spans]). Starts and ends count bytes from the row's
+    start. `rules` has each span's rule. `swaps` is 1 where a newline replaces the span."""
     n_rows = len(offsets) - 1
     limit = 2 * len(start) + citations + n_rows + 1
     rows = np.empty(limit, np.int64)

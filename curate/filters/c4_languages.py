@@ -28,10 +28,12 @@ SENTENCE_WORDS = 20
 
 @dataclass(frozen=True)
 class LineFacts:
-    """Corrections of the English line rules for other languages. `marks` (uint8[lines]) is ENDS if
-    a line ends with an end mark of its language profile or the profile has no end marks, OPEN if it
-    does not, 0 without a profile. `more_words` (int64[lines]) are estimated words in scripts
-    without spaces, `more_sentences` (int64[lines]) estimated sentences."""
+    """Corrections of C4's English line rules for lines in other languages. `marks` (uint8[lines])
+    is ENDS for a line that the rule for end marks keeps, OPEN for a line that it drops, and 0 for a
+    line without a language profile, for which the English rule decides. A profile without end marks
+    keeps all its lines. `more_words` (int64[lines]) is the estimated number of words to add because
+    no spaces separate them. `more_sentences` (int64[lines]) is the estimated number of sentences in
+    a language without end marks."""
 
     marks: np.ndarray
     more_words: np.ndarray

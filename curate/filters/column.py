@@ -23,7 +23,7 @@ FARTHEST = 1e18  # the largest limit allowed
 @step("column_filter")
 class ColumnFilter(Step, FromFiles):
     """Drops documents by a column: numbers outside limits, or values that are (or are not) in a
-    list. With `min` or `max`, the output column `value` has the number."""
+    list. With the setting `min` or `max`, the output column `value` has each document's number."""
 
     only_measures: ClassVar[bool] = True
 

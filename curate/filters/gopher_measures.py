@@ -1,4 +1,4 @@
-"""Compute the columns that Gopher's rules compare with their limits, in all four variants."""
+"""Compute the columns for Gopher's rules as in the paper, DataTrove, Dolma or DCLM (variants)."""
 
 from __future__ import annotations
 
@@ -158,8 +158,7 @@ def quality_measures(
     docs: Documents, variant: str, profile: Profile | None = None, own: Sequence[str] | None = None
 ) -> Documents:
     """Return the batch with the columns that the quality rules compare with their limits. `profile`
-    is the batch's language profile, None for English. `own` are stop words that replace the
-    profile's."""
+    is the batch's language profile, None for English. `own` stop words replace the profile's."""
     data, offsets = docs.buffers()
     tokens = _quality_tokens(docs, variant)
     number = np.diff(tokens.rows)

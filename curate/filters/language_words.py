@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 def stop_words(
     docs: Documents, tokens: Tokens, listed: Sequence[str], unspaced: bool, fold: bool
 ) -> np.ndarray:
-    """Return int64[rows, 2]: the number of occurrences of the `listed` stop words, and the number
-    of distinct ones. `fold` also counts capitalized and upper-case spellings. `unspaced` means a
-    script without spaces, where a stop word is found anywhere in the text and counts only once."""
+    """Count the `listed` stop words. Return int64[rows, 2]: all occurrences, and distinct words. If
+    `fold`, capitalized and upper-case spellings count too. If `unspaced`, the script has no spaces:
+    words are found anywhere in the text, and both columns count distinct words."""
     if unspaced:
         texts = docs.text.to_pylist()
         matched = [sum(word in (text or "") for word in listed) for text in texts]
@@ -65,8 +65,9 @@ def stop_words(
 
 
 def unspaced_tokens(docs: Documents, profile: Profile) -> tuple[Tokens, np.ndarray, float]:
-    """Return (tokens, inside, per_word) of a batch with text in scripts without spaces. `inside` is
-    bool[tokens], True for a token in such a script. `per_word`: the mean number per word."""
+    """Return (tokens, inside, per_word) of a batch. `inside` (bool[tokens]) is True for a token in
+    a script without spaces: a word if there is a dictionary, else a grapheme cluster. `per_word` is
+    the mean number of such tokens per word. All other tokens are words."""
     letters, table = joined_tokens(docs), words(docs)
     clusters = np.flatnonzero((table.flags & IS_CLUSTER) > 0)
     starts = table.start[clusters]
@@ -93,9 +94,10 @@ def unspaced_tokens(docs: Documents, profile: Profile) -> tuple[Tokens, np.ndarr
 
 
 def estimated_counts(docs: Documents, base: Tokens, profile: Profile) -> tuple[np.ndarray, ...]:
-    """Return four estimated word counts for scripts without spaces, each float64[rows]: all words;
-    words with a non-punctuation character; words that begin with a letter or digit; words with a
-    letter. `base` are the filter's tokens; only those without a letter count."""
+    """Estimate word counts of texts in scripts without spaces. Return four float64[rows]: all
+    words; words with a non-punctuation character; words that begin with a letter or digit; words
+    with a letter. `base` has the tokens that the calling filter counts in other texts; here they
+    serve to count the words without a letter."""
     tokens, inside, per_word = unspaced_tokens(docs, profile)
     spaced = row_sums(tokens.rows, ((tokens.flags & ALPHA) > 0) & ~inside)
     alphas = spaced + row_sums(tokens.rows, inside) / per_word
@@ -109,7 +111,7 @@ def estimated_counts(docs: Documents, base: Tokens, profile: Profile) -> tuple[n
 
 
 def word_number(docs: Documents, base: Tokens, profile: Profile | None) -> np.ndarray:
-    """Return the number of words in each row. Symbols that are tokens in `base` count too."""
+    """Return each row's number of words: tokens in `base`, or estimates for unspaced scripts."""
     if profile is None or not profile.clusters:
         return np.diff(base.rows)
     return estimated_counts(docs, base, profile)[0]

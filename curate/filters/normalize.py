@@ -64,7 +64,8 @@ _PASSES: list[tuple[str, str, Replace]] = [
 
 
 def normal_form(text: str, form: Any) -> str:
-    """Return the text in a normalization form. NFKC and NFKD keep the characters in `_KEPT`."""
+    """Return the text in a normalization form. For NFKC and NFKD, the characters in `_KEPT` (such
+    as Thai AM) are left as they are, since these forms would spoil them."""
     if text.isascii() or form in ("NFC", "NFD"):
         return unicodedata.normalize(form, text)
     parts = _KEPT.split(text)  # every second part is kept as it is

@@ -31,10 +31,10 @@ _PART = re.compile(r"#[^\n]*|\s+|(?P<item>\[[^\]]+\]|\\.|[^\\])")
 
 class Mojibake(NamedTuple):
     """ftfy's pattern of mojibake as tables. The pattern is a list of sequences of character sets.
-    Characters that are in the same sets form a class. `kinds` (uint8[0x10000]) is the class of each
-    character. `masks` (uint64[classes, 2]) has one bit for each set that contains the class.
-    `first` and `last` (uint64[2]) are the sets that begin and end a sequence. `reach` is the length
-    of the longest run of sets that have ASCII characters."""
+    Characters that are in the same sets form a class. `kinds` (uint8[0x10000]) is each character's
+    class. `masks` (uint64[classes, 2]) has a bit per set, 1 if the set contains the class. `first`
+    and `last` (uint64[2]) have the bits of the sets that begin and end a sequence. `reach` is the
+    largest number of ASCII characters in a row that a sequence can match."""
 
     kinds: np.ndarray
     masks: np.ndarray

@@ -72,7 +72,8 @@ class Reservation:
 
 @dataclass(slots=True)
 class Site:
-    """The policies of one origin. `robots` is the policy of robots.txt, or its redirect's URL."""
+    """The policies of one origin, with dates of capture. `robots` is robots.txt's policy, or the
+    URL to which robots.txt redirects. `tdm` are tdmrep.json's rules, `ai` is ai.txt's policy."""
 
     robots: Policy | str | None = None
     robots_date: datetime = _LONG_AGO
@@ -85,9 +86,10 @@ class Site:
 
 @dataclass
 class Sites:
-    """The policies of all sites by origin. `agents` are the crawlers whose groups in robots.txt
-    apply. `unreachable` is the policy for a 5xx answer. `signals` are the uses that a
-    Content-Signal may deny. `corrupt` counts unreadable places, `places` lists the first."""
+    """The policies of all sites, by origin (scheme and host). `agents` are the crawlers whose
+    groups in robots.txt apply. `unreachable` is the policy of a site that answers with status 5xx.
+    `signals` are the uses that a Content-Signal line may deny. `corrupt` is the number of
+    unreadable places in the archives, and `places` lists the first ones."""
 
     agents: tuple[str, ...]
     unreachable: Policy = NOTHING
@@ -109,8 +111,8 @@ class Sites:
         self.reserve = self.reserve or site.tdm is not None
 
     def read(self, paths: Iterable[str]) -> Sites:
-        """Add the sites in these archives and return self. The archives are read in the given
-        order. Of several captures of a file, the newest counts."""
+        """Add the sites with a robots.txt, ai.txt or tdmrep.json in these archives; return self.
+        The archives are read in the given order. The newest capture of each such file counts."""
         for path in paths:
             with open_input(path) as file:
                 for record in records(file, 0, None, _LIMITS):

@@ -116,10 +116,10 @@ def _named(data, words, ends, spans):
 
 @njit(cache=True, nogil=True)
 def scan_heads(data, offsets, most, words, ends, spans, out):
-    """Find `meta` elements that have one of the given names, in the first `most` bytes of each
-    page's head. Returns the number of elements. As many as fit are written to `out`, int64[n, 4]:
-    row, number of the name, start and end of its content. `words` and `ends` come from the function
-    names_table. `spans` is int64[6], an array for intermediate results."""
+    """Find `meta` elements with one of the given names in the first `most` bytes of each page's
+    head. Return their number, and write as many as fit to `out` (int64[n, 4]): row, number of the
+    name, start and end of the content. `words` and `ends` come from the function names_table.
+    `spans` (int64[6]) is scratch memory."""
     n = 0
     for row in range(len(offsets) - 1):
         i = offsets[row]
@@ -157,8 +157,8 @@ def scan_heads(data, offsets, most, words, ends, spans, out):
 
 
 def names_table(names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words that `scan_heads` needs, followed by `names`, as (words: uint8[], the words
-    joined; ends: int64[words + 1], where each word ends)."""
+    """Return (words: uint8[], ends: int64[number + 1]). `words` joins the words that `scan_heads`
+    needs and then `names`. Word k is words[ends[k]:ends[k + 1]]."""
     encoded = [w.encode("utf-8") for w in (*_WORDS, *(n.lower() for n in names))]
     data = np.frombuffer(bytearray(b"".join(encoded)), np.uint8)
     return data, np.cumsum([0, *map(len, encoded)], dtype=np.int64)
@@ -167,9 +167,9 @@ def names_table(names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
 def find_metas(
     data: np.ndarray, offsets: np.ndarray, words: np.ndarray, ends: np.ndarray
 ) -> np.ndarray:
-    """Return int64[found, 4]: for each `meta` in a page's head that has one of the names, the row,
-    number of the name, start and end of the content. The first name is compared with the attribute
-    http-equiv, the others with the attribute name. `words` and `ends` come from `names_table`."""
+    """Find `meta` elements in pages' heads, with the names from which `names_table` made `words`
+    and `ends`. Return int64[found, 4]: row, number of the name, start and end of the content. The
+    first name is compared with the attribute `http-equiv`, the others with `name`."""
     out, spans = np.empty((4 * len(offsets), 4), np.int64), np.empty(6, np.int64)
     count = scan_heads(data, offsets, MOST_HEAD, words, ends, spans, out)
     if count > len(out):

@@ -1,7 +1,7 @@
 """Read robots.txt by RFC 9309: groups are parsed here, the rules of a group by the library protego.
 
-Names of agents must be equal as a whole. As protego does not compare them so, it gets one group at
-a time. Content-Signal lines (https://contentsignals.org, Cloudflare 2025: `search=yes,
+An agent's name must equal the name of a group. protego compares names in another way, so it gets
+one group at a time. Content-Signal lines (https://contentsignals.org, Cloudflare 2025: `search=yes,
 ai-train=no`) also belong to groups. They state what a fetched page may be used for, and do not end
 a list of agents. ai.txt (https://site.spawning.ai/spawning-ai-txt) has the syntax of robots.txt.
 """

@@ -46,8 +46,8 @@ def _room(array, n):
 @njit(nogil=True)
 def _skip(data, i, stop, kinds):
     """Return the first position from i on whose byte is in `kinds` (bool[256]), or `stop`. This
-    loop is a separate function for speed: in a function that may assign a new array to a variable,
-    numba counts the array's references in every pass of a loop."""
+    loop has a function of its own: it would be slower in a caller that assigns new arrays, since
+    numba would count references in the loop."""
     at, end = np.uint64(i), np.uint64(stop)
     while at < end and not kinds[data[at]]:
         at += _ONE
@@ -88,7 +88,7 @@ def _ipv6_end(data, first, begin, i, stop):
 @njit(cache=True, nogil=True)
 def find_addresses(data, offsets):
     """Return the candidates for e-mail and IP addresses as int64[4, found]: row, start, end and
-    kind (EMAIL, IPV4, IPV6), sorted by row and start. Of an e-mail only the at sign is given."""
+    kind (EMAIL, IPV4, IPV6), sorted by row and start. Of an EMAIL, only the at sign is found."""
     out = np.empty((4, 256), np.int64)
     n = np.int64(0)
     for r in range(len(offsets) - 1):

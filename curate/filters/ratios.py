@@ -1,8 +1,7 @@
 """Measure shares, lengths and counts of a text; drop documents with a measure outside its limits.
 
-Each measure is counted as one published tool counts it: Data-Juicer (ops/filter), NeMo Curator
-(filters/heuristic_filter.py) or DataTrove (pipeline/stats/doc_stats.py). docs/filters.md names the
-tools.
+Each measure is counted as one published tool counts it (docs/filters.md): Data-Juicer (ops/filter),
+NeMo Curator (filters/heuristic_filter.py) or DataTrove (pipeline/stats/doc_stats.py).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ URL = r"https?://[!$-_a-z]+"
 class Ratios(CountsWords, Step):
     """Drops documents by shares of digits, URLs and other characters, by repetition and lengths.
 
-    The output columns are all measures, also those without a limit.
+    There is an output column for each measure, even if the measure has no limit.
     """
 
     paper: ClassVar[str] = "Data-Juicer, ops/filter; NeMo Curator, heuristic_filter.py"
@@ -94,7 +93,7 @@ class Ratios(CountsWords, Step):
         ]
 
     def _measured(self, docs: Documents) -> dict[str, np.ndarray]:
-        """Return {measure: number[rows]} of a batch. A share of nothing is 0."""
+        """Return {measure: number[rows]} of a batch. All shares of an empty text are 0."""
         from curate.filters import ratios_kernel as kernel
         from curate.filters.repeats import ratio
         from curate.text.tables import segments

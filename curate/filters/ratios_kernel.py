@@ -35,9 +35,9 @@ _ONE = np.uint64(1)
 
 @lru_cache(maxsize=1)
 def character_classes() -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return (classes, counted). `classes` (uint8[0x110000]) has the class of each code point; code
-    points that the same entries of the table COUNTED count are in one class. `counted` maps the
-    name of an entry to bool[classes], True for the classes that the entry counts."""
+    """Return (classes, counted). `classes` (uint8[0x110000]) is the class of each code point.
+    `counted` maps each name in the table COUNTED to bool[classes], True for the classes whose
+    characters are counted under this name."""
     bits = np.zeros(0x110000, np.int64)
     for code in (*range(0x40000), *range(0xE0000, 0xE0200)):  # no other plane has letters or signs
         for at, counts in enumerate(COUNTED.values()):
@@ -50,8 +50,8 @@ def character_classes() -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 @njit(cache=True, nogil=True)
 def code_points(data, offsets):
-    """Return (rows, codes). `rows` (int64[rows + 1]) has the number of each row's first character.
-    `codes` (uint32[characters]) has the code points of all characters."""
+    """Return (rows, codes). `codes` (uint32[characters]) are the code points of all rows; row r has
+    codes[rows[r]:rows[r + 1]] (`rows`: int64[rows + 1])."""
     rows = np.zeros(len(offsets), np.int64)
     codes = np.empty(offsets[-1] - offsets[0], np.uint32)
     n = 0
@@ -67,9 +67,10 @@ def code_points(data, offsets):
 
 @njit(cache=True, nogil=True)
 def class_counts(rows, codes, classes, line_ends):
-    """Return (counts: int64[rows, classes], the characters of each class in each row; longest:
-    int64[rows], the characters in the row's longest line, without the line end). `rows` and `codes`
-    come from the function code_points, `classes` and `line_ends` from character_classes."""
+    """Return (counts, longest). `counts` (int64[rows, classes]) is each row's number of characters
+    per class. `longest` (int64[rows]) is the number of characters in the row's longest line,
+    without the line end. `rows` and `codes` come from `code_points`, `classes` and `line_ends` from
+    `character_classes`."""
     counts = np.zeros((len(rows) - 1, len(line_ends)), np.int64)
     longest = np.zeros(len(rows) - 1, np.int64)
     for r in range(len(longest)):
@@ -83,10 +84,10 @@ def class_counts(rows, codes, classes, line_ends):
 
 @njit(cache=True, nogil=True)
 def stripped_words(rows, codes, classes, space, special, lower):
-    """Return (firsts: int64[rows + 1], the number of each row's first word; hashes: uint64[words],
-    of words in lower case; longest: int64[rows], the length of the longest run without white
-    space). A word is such a run without the special characters at its ends; a run of only special
-    characters is no word. `lower` maps code points to lower case. Lengths are in characters."""
+    """Return (firsts, hashes, longest). A word is a run of characters between white space, without
+    the special characters at its ends. `firsts` (int64[rows + 1]) is the index of each row's first
+    word. `hashes` (uint64[words]) are of lower-case words. `longest` (int64[rows]) is the length of
+    the longest run in characters, special ones included. `lower` maps code points to lower case."""
     firsts, longest = np.zeros(len(rows), np.int64), np.zeros(len(rows) - 1, np.int64)
     hashes = np.empty(len(codes) // 2 + len(rows), np.uint64)
     n = 0
@@ -116,10 +117,9 @@ def stripped_words(rows, codes, classes, space, special, lower):
 
 @njit(cache=True, nogil=True)
 def repeated_shares(rows, values, n, top):
-    """Return float64[rows]: the share of a row's n-grams of `values` that occur more than once.
-
-    `values` are unsigned integers, such as code points or hashes of words. If `top` is True, only
-    the most frequent n-grams count, at most the square root of the number of distinct n-grams."""
+    """Return float64[rows]: the share of the n-grams in each row that occur more than once in the
+    row. `values` are unsigned integers, such as code points or hashes of words. If `top`, only the
+    k most frequent n-grams count, where k is the square root of the number of distinct n-grams."""
     out = np.zeros(len(rows) - 1, np.float64)
     size = 8
     while size < 2 * min(len(values), MOST_KEYS):

@@ -145,9 +145,8 @@ class RefinedWebLines(CountsWords, WordLists, Step):
 
 
 def _patterns(texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return lower-cased patterns as (text: uint8[bytes], at: int64[patterns + 1], begins:
-    bool[256]). `at` is where each pattern begins; `begins` is True for a byte that may begin a
-    match."""
+    """Return (text, at, begins) for lower-cased patterns. `text` (uint8[bytes]) has them joined;
+    pattern k is text[at[k]:at[k + 1]]. `begins` (bool[256]) marks bytes that may begin a match."""
     encoded = [text.lower().encode() for text in texts]
     at = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
     begins = np.zeros(256, np.bool_)

@@ -1,5 +1,5 @@
-"""Kernels for RefinedWeb's line rules: character classes, words, counters, runs of newlines. DCLM's
-code applies each rule to the whole page before the next rule; the paper judges each line once."""
+"""Kernels for RefinedWeb's line rules: character classes, words, counters, runs of newlines. The
+rules run one by one over the page, as in DCLM's code, or all on each line, as in the paper."""
 
 # As in pyproject.toml for other kernels: numba accepts more types than the annotations state.
 # mypy: disable-error-code="assignment,arg-type"
@@ -130,8 +130,8 @@ def small_letter(data, i, end, loose):
 @njit(nogil=True)
 def is_counter(data, a, z, flags, counted, singular):
     r"""Return True if data[a:z] in lower case matches `\W*\d[,.\d]*[kmb]?\s+(likes|...)\W*`.
-    `counted` has the nouns, as (text: uint8[], at: int64[nouns + 1], ...). If `singular`, a noun
-    also matches without its last letter."""
+    `counted` are the nouns, as returned by refinedweb._patterns. If `singular`, a noun also matches
+    without its last letter."""
     nouns, at, _ = counted
     i = a
     while i < z:

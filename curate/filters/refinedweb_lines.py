@@ -57,7 +57,8 @@ def _space_before(data, i, a):
 
 @njit(nogil=True)
 def cut_anywhere(data, a, z, patterns, wild, mark, base):
-    """Mark all matches of patterns in data[a:z], each with one white space before it."""
+    """Mark all matches of patterns in data[a:z] with ANYWHERE in `mark`; return their number. A
+    white space before a match is marked too. mark[i - base] is for data[i]."""
     text, at, begins = patterns
     cuts = 0
     after = a  # where the last cut ended
@@ -129,10 +130,11 @@ def _pattern_at_edge(rule, line, first, size, patterns, wild, low, high):
 
 @njit(nogil=True)
 def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wild, most, low, high):
-    """Mark the match of a pattern at the end or start of a short line; return True if there is one.
-    `edited` says that a part of the line is marked already. A short line has at most `most` words.
-    `line` and `where` are overwritten. White space is ignored at the start of the line if `low`, at
-    its end if `high`."""
+    """Mark the match of a pattern at the end (`rule` END) or start (START) of the short line
+    data[a:z]; return True if found. If `edited`, some bytes of the line are marked already. Then
+    only its unmarked bytes are searched, and only if they have at most `most` words. `line` and
+    `where` are scratch memory. White space is ignored at the line's start if `low`, at its end if
+    `high`."""
     if not edited:
         start, end = _pattern_at_edge(rule, data, a, z, patterns, wild, low, high)
         for i in range(start, end):
@@ -153,10 +155,11 @@ def judge_dclm(
 ):
     """Mark in `mark` (one entry per byte) the bytes that DCLM's modifiers cut.
 
-    `limits` is (max_uppercase, max_numeric). A short line has at most `most` words. `any_`, `ends`
-    and `starts` are the patterns to match anywhere, at the end and at the start of a line, each as
-    (text: uint8[], at: int64[n + 1], begins: bool[256]), see the function refinedweb._patterns.
-    `counted` are the nouns of counters, in the same form.
+    `more` (int64[lines]) counts the words in scripts without spaces, `flags` is
+    `character_flags()`, and `limits` is (max_uppercase, max_numeric). A short line has at most
+    `most` words. `any_`, `ends` and `starts` are the patterns to match anywhere, at the end and at
+    the start of a line. `counted` are nouns that follow a number, such as `likes`. The function
+    refinedweb._patterns makes `any_`, `ends`, `starts` and `counted`.
 
     Returns int64[rows, 5]: lines dropped, lines edited, words before, words removed, bytes left.
     """

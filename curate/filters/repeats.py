@@ -1,8 +1,8 @@
 """Count repeated lines, paragraphs and word n-grams within a document, as numba kernels.
 
 Pieces count as equal if the 64-bit hashes of their bytes are equal. An n-gram can be repeated only
-if both of its (n-1)-grams are repeated, so the pass for n reads only the repeated n-grams of the
-pass before. In prose a quarter of the words remain after n = 2, and almost none from n = 5 on.
+if both of its (n-1)-grams are repeated, so each pass reads only what the pass before found
+repeated. In prose a quarter of the words are left after n = 2, and almost none from n = 5 on.
 """
 
 from __future__ import annotations
@@ -213,13 +213,14 @@ def n_gram_chars(
     singles: bool,
     per_word: float = 1.0,
 ) -> np.ndarray:
-    """Return int64[rows, 9]: the number of characters in repeated n-grams, for n from 2 to 10.
+    """Return int64[rows, 9]: the number of characters in repeated n-grams of n = 2 to 10 words.
 
-    For n up to 4 this is the size of the most frequent n-gram times its count. For larger n it is
-    the size of all duplicate n-grams; `way` (UNION, GREEDY or EVERY) says how overlaps are counted.
-    Of equally frequent n-grams, the longest counts if `longest`, otherwise the first. `spaces` adds
-    one space between words. `singles` admits an n-gram that occurs once as the most frequent one.
-    `per_word` is the number of tokens per word; n is a number of words.
+    For n up to 4, only the most frequent n-gram counts: its length times its number. Of several
+    equally frequent n-grams, the longest counts if `longest`, else the first. `spaces` adds one
+    space between words. If no n-gram is repeated, the first n-gram counts if `singles`. For larger
+    n, all repeated n-grams count. If they overlap, `way` decides: UNION counts a character once,
+    EVERY counts all n-grams, GREEDY leaves out first occurrences and n-grams that overlap the last
+    n-gram counted. `per_word` is the number of tokens per word.
     """
     sizes = np.floor(per_word * np.array(N_GRAMS) + 0.5).astype(np.int64)
     return _n_grams(tokens.rows, tokens.hash, tokens.chars, way, longest, spaces, singles, sizes)
@@ -258,9 +259,8 @@ def last_code_points(data, start, end):
 
 @njit(cache=True, nogil=True)
 def longest_repeats(hashes: np.ndarray, rows: np.ndarray, periods: int) -> np.ndarray:
-    """Return int64[rows]: the most times in a row that a sequence of up to `periods` tokens occurs.
-    It is 1 if no sequence is repeated, 0 without tokens. `hashes` is uint64[tokens]. `rows`
-    (int64[rows + 1]) is the first token of each row."""
+    """Return int64[rows]: the most consecutive copies of a sequence of 1 to `periods` tokens, 1 if
+    none is repeated, 0 without tokens. `hashes` (uint64[tokens]) of row r begin at rows[r]."""
     out = np.zeros(len(rows) - 1, np.int64)
     for r in range(len(out)):
         a, z = rows[r], rows[r + 1]

@@ -185,8 +185,8 @@ def _ends(kinds, out):
 
 @njit(cache=True, nogil=True)
 def cut_symbols(data, offsets, kinds, lower):
-    """Return the words and symbols of a batch as (rows: int64[rows + 1], start, end: int64[tokens],
-    chars: int32[tokens]). `rows` is the first token of each row. `chars` counts code points."""
+    """Cut a batch into words and symbols (tokens). Return each row's first token (int64[rows + 1])
+    and each token's start, end (int64[tokens]) and number of code points (int32[tokens])."""
     rows = len(offsets) - 1
     base = offsets[0]
     size = offsets[rows] - base
@@ -289,10 +289,16 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class Tokens:
-    """The words of a batch. `rows` (int64[rows + 1]) is the first token of each row. Per token,
-    `start` (int64) is the position in the data, `chars` (int32) counts code points, `hash` (uint64)
-    is case-sensitive, and `flags` (uint8) is ALPHA | PLAIN | FIRST_ALNUM | HASH_OR_ELLIPSIS with 1
-    + the index of a stop word in the upper four bits."""
+    """The words of a batch, called tokens.
+
+    - `rows` (int64[rows + 1]): the index of each row's first token.
+    - `start` (int64[tokens]): the position of the token's first byte in the data.
+    - `chars` (int32[tokens]): the number of code points.
+    - `hash` (uint64[tokens]): a case-sensitive hash.
+    - `flags` (uint8[tokens]): ALPHA (has a letter) | PLAIN (has a non-punctuation character) |
+      FIRST_ALNUM (begins with a letter or digit) | HASH_OR_ELLIPSIS (has `#` or an ellipsis). The
+      upper four bits are 1 + the index in STOP_WORDS, or 0.
+    """
 
     rows: np.ndarray
     start: np.ndarray
@@ -323,9 +329,9 @@ def _flags_of(data, start, end, kinds, punctuation):
 
 @njit(cache=True, nogil=True)
 def describe(data, start, end, kinds, punctuation, fold, whole):
-    """Return (hash: uint64[tokens], flags: uint8[tokens]) of the tokens data[start:end]. `fold`
-    ignores the case of stop words. If `whole`, tokens that begin with a letter have no # or
-    ellipsis."""
+    """Return (hash: uint64[tokens], flags: uint8[tokens]) of the tokens data[start:end]; the flags
+    are those of `Tokens`. If `fold` is True, stop words in upper case count as stop words too. Set
+    `whole`, which saves time, if no token that begins with a letter contains `#` or an ellipsis."""
     n = len(start)
     hashes = np.empty(n, np.uint64)
     flags = np.empty(n, np.uint8)
@@ -397,7 +403,8 @@ def _join(data, rows, start, end, chars, kinds):
 
 
 def split_tokens(docs: Documents, fold: bool = True) -> Tokens:
-    """Return words as by `str.split()`. If `fold`, the case of stop words is ignored."""
+    """Return the words of a batch, as split by `str.split()`. Stop words such as `the` are flagged
+    in upper and lower case if `fold` is True, else only in lower case."""
 
     def build() -> Tokens:
         tables, data = segments(docs), docs.buffers()[0]
@@ -409,7 +416,7 @@ def split_tokens(docs: Documents, fold: bool = True) -> Tokens:
 
 
 def symbol_tokens(docs: Documents) -> Tokens:
-    """Return words and symbols, much as spaCy cuts them. Only stop words in lower case count."""
+    """Return words and symbols, much as spaCy cuts them. Stop words count only in lower case."""
 
     def build() -> Tokens:
         data, offsets = docs.buffers()

@@ -37,7 +37,8 @@ _PORT = re.compile(r":[0-9]*\Z")
 
 @dataclass(frozen=True)
 class Folded:
-    """Folded URLs. `data` (uint8[]) has the bytes. The other fields (int64[rows]) index them."""
+    """Folded URLs (see `fold`), one per row, in `data` (uint8[]). Row r has its host from start[r]
+    to host_end[r], then path and query to path_end[r], then the fragment to end[r]."""
 
     data: np.ndarray
     start: np.ndarray
@@ -85,13 +86,11 @@ def _rest(text: str) -> str:
 
 
 def fold(url: str) -> tuple[str, str, str]:
-    r"""Fold any text that should be a URL, and return (host, path with query, fragment).
-
-    White space and control characters at the ends, and tabs and line ends anywhere, are removed,
-    and `\` becomes `/`, as in browsers (WHATWG URL standard, 4.4). %XX is decoded once, and invalid
-    UTF-8 becomes U+FFFD. The host is in lower case and Unicode, the rest NFKC and case-folded. The
-    fragment includes its `#`. Text without a scheme begins with the host.
-    """
+    r"""Fold any text that should be a URL, and return (host, path with query, fragment). White
+    space and control characters at the ends, and tabs and line ends anywhere, are removed, and `\`
+    becomes `/`, as in browsers (WHATWG URL standard, 4.4). %XX is decoded once, and invalid UTF-8
+    becomes U+FFFD. The host is in lower case and Unicode, the rest NFKC and case-folded. The
+    fragment includes its `#`. Text without a scheme begins with the host."""
     url = url.strip(_ENDS).translate(_INSIDE)
     scheme = _SCHEME.match(url)
     if scheme:
@@ -207,7 +206,8 @@ def _fold_ascii(data, offsets):
 
 
 def fold_all(data: np.ndarray, offsets: np.ndarray) -> Folded:
-    """Fold every URL of a column given as data: uint8[] and offsets: int64[rows + 1]."""
+    """Return the URLs of a column (data: uint8[], offsets: int64[rows + 1]) in the normal form that
+    the function `fold` describes."""
     out, cuts, plain = _fold_ascii(data, offsets)
     parts, at = [out], len(out)
     for row in np.flatnonzero(~plain):
@@ -231,10 +231,10 @@ _SEPARATOR[[c for c in range(128) if chr(c).isalnum()]] = 0
 
 @dataclass(frozen=True)
 class Automaton:
-    """An automaton that finds patterns in bytes. `step` (int32[states, classes]) is the next state.
-    `kind` (int32[256]) is the class of a byte. `pattern` (int32[states]) is the pattern that ends
-    at a state, or -1. `link` (int32[states]) is the state of the longest proper suffix that is a
-    pattern, or 0. `size` (int64[patterns]) counts bytes."""
+    """An automaton that finds patterns in bytes. `step` (int32[states, classes]) is the next state;
+    `kind` (int32[256]) is a byte's class. `pattern` (int32[states]) is the pattern that ends at a
+    state, or -1. `link` (int32[states]) is the state of the longest proper suffix that is a
+    pattern, or 0. `size` (int64[patterns]) is a pattern's length in bytes."""
 
     step: np.ndarray
     kind: np.ndarray
@@ -279,8 +279,8 @@ def automaton(patterns: Sequence[str]) -> Automaton:
 
 
 def normal_word(entry: str, between: str = " ") -> str:
-    """Return an entry of a word list in the form that the function fold gives to URLs, and which
-    the automata search. `between` joins the entry's words."""
+    """Return a word list's entry in the form that `fold` gives to URLs, so that an automaton finds
+    it. `between` joins the entry's words."""
     text = unicodedata.normalize("NFKC", entry).casefold()
     kinds, _ = character_tables()
     kept = "".join(c if kinds[ord(c)] not in (OTHER, CONNECTOR) else " " for c in text)
@@ -378,9 +378,10 @@ def _row_words(text, n, r, kinds, step, kind, ending, link, size, whole, seen, h
 
 @njit(cache=True, nogil=True)
 def find_words(data, start, end, kinds, step, kind, ending, link, size, whole):
-    """Return (row: int64[hits], pattern: int32[hits]): each pattern that occurs in
-    data[start[r]:end[r]] of a row r, once per row. If `whole`, match words, otherwise subwords.
-    `step` to `size` are fields of the class Automaton (`ending`: its `pattern`)."""
+    """Find the patterns in data[start[r]:end[r]] of each row r. Return (row: int64[hits], pattern:
+    int32[hits]), each pattern once per row. If `whole`, match words, otherwise subwords. `kinds`
+    has the kind of each code point, such as LETTER. `step`, `kind`, `link` and `size` are fields of
+    the class Automaton; `ending` is the field `pattern` of this class."""
     rows = np.empty(64, np.int64)
     patterns = np.empty(64, np.int32)
     total = np.int64(0)

@@ -1,6 +1,7 @@
-"""Block lists in memory: sorted 64-bit hashes, 8 bytes per entry, looked up in folded URLs. With a
-million entries, about one look-up in 10^13 matches another text's hash by chance. The reason that
-is recorded for a dropped document names the matching part of its URL."""
+"""Block lists in memory: sorted 64-bit hashes, 8 bytes per entry. Parts of folded (normalized) URLs
+are looked up in them. With a million entries, about one look-up in 10^13 matches another text's
+hash by chance. The reason that is recorded for a dropped document names the matching part of its
+URL."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ _ZERO, _LOOP, _LOCAL, _BARS, _ELEMENT = (np.frombuffer(b, np.uint8) for b in _NO
 
 @dataclass(frozen=True)
 class Words:
-    """Words of lists. `banned` and `soft` (bool[patterns]) say on which kind of list a word is."""
+    """Words of lists. `banned` (bool[patterns]) is True for a word on a list of banned words,
+    `soft` (bool[patterns]) for one on a list of soft words. `automaton` finds them all."""
 
     patterns: tuple[str, ...]
     banned: np.ndarray
@@ -41,10 +43,10 @@ class Words:
 
 @njit(cache=True, nogil=True)
 def _list_lines(data, hosts, signs):
-    """Return the entries of a list as (starts, ends, number: int64[], odd: bool[]): byte positions,
-    the number of the line from 0, and True if `rule_hosts` must parse the line. If `hosts`, entries
-    are hosts: `*.`, the address of a hosts file and the signs of an Adblock domain are removed.
-    `signs` (bool[256]) are the bytes that host names never contain."""
+    """Return the entries of a list as (starts, ends, number, odd): byte positions (int64[]), the
+    line number from 0 (int64[]), and True if `rule_hosts` must parse the entry (bool[]), for
+    example for a byte marked in `signs` (bool[256]). If `hosts` is True, entries are hosts; `*.`, a
+    hosts file's address, and Adblock's `||` and `^` are then cut off."""
     lines = 1
     for i in range(len(data)):
         lines += data[i] == 10
@@ -152,8 +154,9 @@ def _gather(data, starts, ends):
 
 @njit(cache=True, nogil=True)
 def url_keys(data, start, host_end, path_end):
-    """Return (first, last: int64[rows]), the ends of the compared part of each folded URL: it has
-    no leading `www.`, no query from `?utm_`, `?ref` or `?feed` on (as in C4), no last slashes."""
+    """Return (first, last: int64[rows]): where the part to compare begins and ends in each folded
+    (normalized) URL. Left out are `www.` at the start, a query that begins with `utm_`, `ref` or
+    `feed` (as in C4), and slashes at the end."""
     first, last = start.copy(), path_end.copy()
     for r in range(len(start)):
         a, host, z = start[r], host_end[r], path_end[r]

@@ -1,13 +1,12 @@
 """Types of carried columns (unknown input columns that go to the output): one type per column,
-which holds the values of all files unchanged.
+which holds the values of all files.
 
-Files of one data set often differ: a struct has one field more, a list is always empty, integers
-became floats. `common_kind` finds the type that holds the values of two files, as pyarrow's
-`unify_schemas` and DuckDB's `union_by_name` do: structs get the fields of both, integers become 64
-bits wide, and times get the finer unit. Values without a common type (a number and a string) become
-JSON text. So the type does not depend on the order of files. A value that still does not fit its
-column (an integer that no float equals, or a value added by a refresh) is a misfit, which the
-caller stores elsewhere.
+Files of one data set often differ: a struct has one field more, integers became floats.
+`common_kind` finds the type that holds the values of two files, as pyarrow's `unify_schemas` and
+DuckDB's `union_by_name` do: structs get the fields of both, integers become 64 bits wide, and times
+get the finer unit. Values without a common type (a number and a string) become JSON text. In any
+order of the files, the type is the same. A value that still does not fit its column (an integer
+that no float equals, or a value added by a refresh) is a misfit, stored elsewhere.
 """
 
 from __future__ import annotations

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -22,8 +24,12 @@ from curate.documents.rejected import REASON_COLUMNS
 from llmcurate.base.errors import UsageError
 
 Value = TypeVar("Value")
+FolderValues = dict[str, str | int | None]
 KNOWN = {name for name, _ in (*CORE, *PAYLOAD)}
 EXTRA = "extra"
+ROW_FOLDERS = ("lang", "date", "source")  # known columns that folders may state
+KEYED = re.compile(r"([A-Za-z_][\w.%-]*)=(.+)")  # a folder as Hive names it
+_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 # Names of this tool's own columns; an input column with such a name gets a prefix.
 OWN_NAMES = {*REASON_COLUMNS, NUMBER, EXTRA, EDITS, ATTRIBUTES}
 # Common names of text columns in other data sets, the likeliest first.
@@ -34,7 +40,7 @@ TEXT_NAMES = (
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of input columns that differ from llmcurate's names. `input_names` maps llmcurate's
+    """The names of input columns that differ from llmcurate's names. `input_names` maps llmcurate's
     name of a column to the input's name."""
 
     input_names: Mapping[str, str] = field(default_factory=dict)
@@ -53,14 +59,15 @@ class Columns:
         return {self.name(key): value for key, value in record.items()}
 
     def of(self, names: Sequence[str]) -> Columns:
-        """Return the names for a table with the columns `names`. If llmcurate wrote the table, its
-        columns have llmcurate's names already, so the result is empty `Columns`."""
+        """Return the `Columns` to use for a table with the columns `names`. They are empty if
+        llmcurate wrote the table, because its columns have llmcurate's names already."""
         lost = not set(self.input_names.values()).issubset(names)
         return Columns() if lost and {name for name, _ in CORE}.issubset(names) else self
 
     def missing(self, kinds: Mapping[str, str], sizes: Mapping[str, int] | None = None) -> str:
-        """Return the error message for an input without a column of text. `kinds` has the kind of
-        each column, `sizes` the number of characters of prose in each."""
+        """Return the error message for an input without a text column. `kinds` has each column's
+        type, `sizes` its characters of prose. The message suggests a column with a common name for
+        texts, or else the one with the most prose."""
         name = self.input_names.get("text", "text")
         stated = [(self.input_names.get(n, n) if n in KNOWN else n, k) for n, k in kinds.items()]
         strings = [n for n, kind in stated if kind.endswith("string") and n not in {*KNOWN, name}]
@@ -77,6 +84,27 @@ class Columns:
         return f"{lacks}; the files have {have or 'no columns'}{more}{advice}"
 
 
+def folder_columns(rel: str, columns: Columns = Columns()) -> FolderValues:
+    """Return the values in the names `key=value` of a file's folders (as in Hive and Spark), as
+    {column name in llmcurate: value}. A whole number becomes an int (in the columns `lang`, `date`
+    and `source` it stays text), Hive's null becomes None."""
+    values: FolderValues = {}
+    for match in filter(None, map(KEYED.fullmatch, rel.split("/")[:-1])):
+        key, text = map(unquote, match.groups())
+        name = column_name(columns.name(key))
+        if name not in KNOWN or name in ROW_FOLDERS:
+            value = int(text) if _NUMBER.fullmatch(text) and name not in KNOWN else text
+            values[name] = None if text == "__HIVE_DEFAULT_PARTITION__" else value
+    return values
+
+
+def as_kind(value: str | int | None, kind: str) -> str | int | None:
+    """Return a value of `folder_columns` as the column type `kind`, or None if it does not fit."""
+    if value is None or kind == "string":
+        return value if value is None else str(value)
+    return json_text(value) if kind == "json" else value if fits(value, kind) else None
+
+
 class SameName(UsageError):
     """Raised if two columns of a file have the same name."""
 
@@ -86,8 +114,9 @@ class TooManyColumns(UsageError):
 
 
 def column_name(name: str, kind: pa.DataType | None = None) -> str:
-    """Return the name under which an unknown input field is carried along. `kind` is the field's
-    type in a parquet file; llmcurate's own `edits` and `extra`, known by type, keep their names."""
+    """Return the output column for an unknown input field: `input.NAME` if llmcurate uses NAME
+    itself. `kind` is the field's type in a parquet file: `edits` and `extra` keep their names if
+    the type shows that llmcurate wrote them."""
     ours = {EDITS: (pa.list_(EDIT),), EXTRA: (pa.string(), pa.large_string())}
     if kind is not None and kind in ours.get(name, ()):
         return name

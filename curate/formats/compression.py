@@ -1,12 +1,12 @@
-"""Compressed files, read as a chain of members: damage in one does not stop the others.
+"""Compressed files, read as a chain of members: damage in one member does not hide the others.
 
 A member is a gzip member, a zstd or lz4 frame, or a bzip2 or xz stream, recognised by magic bytes.
 The data before the damage in a member is delivered, the damage is reported with its offset, and
 reading resumes at the next member that decodes. Input is a seekable binary file (local or fsspec).
 
-A decoder holds one slice of input and at most `OUT` bytes of output, however large the member's
-content is (for zstd, eight blocks of 128 KiB; for zstd and xz, also the filled part of the member's
-window, at most `MAX_WINDOW`). After iteration, `end` is the offset just after the member.
+A decoder of a member of any size holds one block of input and at most `OUT` bytes of output (zstd:
+eight blocks of 128 KiB). For zstd and xz, it also holds the filled part of the member's window (at
+most `MAX_WINDOW`). After iteration, the decoder's `end` is the offset just after the member.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ def escaped(path: str) -> str:
 
 
 def path_of(text: str) -> str:
-    """Return the local path that `escaped` made the text from. A file whose name is exactly the
-    text takes precedence, so `listing.py` refuses two files with the same escaped text."""
+    """Return `text` if it is a file's path. If not, undo the function `escaped`: turn each `\\xNN`
+    into a byte. `listing.py` refuses a file whose escaped name is another file's name."""
     if "\\x" not in text or os.path.lexists(text):
         return text
     return os.fsdecode(_ESCAPE.sub(lambda m: bytes.fromhex(m[1].decode()), os.fsencode(text)))
 
 
 def open_input(path: str) -> BinaryIO:
-    """Open a local path (`escaped`) or any URL that fsspec knows, as a seekable binary file."""
+    """Open a local path (as `escaped` writes it) or a URL (of fsspec) as a seekable binary file."""
     if "://" not in path:
         return open(path_of(path), "rb")
     import fsspec
@@ -164,8 +164,8 @@ class GzipMember:
                 return
 
     def _salvage(self, delivered: int) -> Iterator[bytes]:
-        """Yield bytes decoded but not returned by the failed call. Raises BadMember if zlib
-        fails."""
+        """Decode the member again in small steps, and yield its bytes after the first `delivered`.
+        Raises BadMember where decoding fails or the file ends."""
         inflate, seen = zlib.decompressobj(31), 0
         failed_at, self.end = self.end, self.start
         fine = False  # True: feed single bytes, to deliver all bytes before the error
@@ -361,9 +361,10 @@ bytes that a false candidate consumed are not searched again, so hostile files c
 
 
 class Piece(NamedTuple):
-    """A piece of a file of members. Its kind is `start` of a member, decompressed `data`, `end` of
-    a member (all checks passed), or `break`: the bytes at `offset` cannot be read (reason: `what`).
-    A break `inside` a member follows the member's data; other breaks lie between members."""
+    """A piece of a chain of compressed members. Its `kind` is `start` (a member begins), `data`
+    (decompressed), `end` (the member has passed all checks) or `break` (the bytes at `offset`
+    cannot be read; `what` says why). A break `inside` a member follows the member's data; other
+    breaks lie between members."""
 
     kind: str
     offset: int
@@ -408,7 +409,8 @@ def members(
     end: int | None = None,
     codec: str | None = None,
 ) -> Iterator[Piece]:
-    """Yield the pieces of members that start in [start, end). A plain file is read to its end."""
+    """Yield the pieces (data, damage, boundaries) of all members that begin in [start, end). For a
+    plain file, `end` is ignored: all bytes from `start` on are yielded."""
     codec = codec or sniff(file)
     source = Source(file)
     if codec == "plain":
@@ -421,8 +423,9 @@ def members(
 
 
 def first_member(file: BinaryIO, codec: str, within: int = 64 << 20) -> int | None:
-    """Return the offset of the first member that decodes after the file's first byte. Return None
-    if the first `within` bytes after leading NULs have no magic bytes, or if no member decodes."""
+    """Return the offset of the first member that decodes after a damaged start, or None. The search
+    begins at byte 1. None is also returned if there are no magic bytes in the first `within` bytes
+    (a number) after leading NULs."""
     source = Source(file)
     begin = source.after_nuls(0)
     start = source.find(MAGIC[codec], begin, begin + within)
@@ -475,13 +478,10 @@ class _Chain:
                 at = self.resume(at, member.end)
 
     def resume(self, start: int, reached: int) -> int | None:
-        """Return the offset of the first member after `start` that decodes, or None.
-
-        The search begins right after the damaged member's first byte, because damage can make a
-        decoder run into later members. Members inside the damaged member (an archive in an archive)
-        are skipped. They are recognised by their bytes, which occur unchanged in the decoded
-        content of the damaged member.
-        """
+        """Return the offset of the next member that decodes after a damaged one, or None. The
+        damaged one begins at `start` and was read up to `reached`. The search begins at `start` +
+        1, because damage can make a decoder run into later members. Members inside the damaged
+        member's content (an archive in an archive) are skipped; see `_verbatim`."""
         nested: set[bytes] | None = None
         at = start + 1
         while (candidate := self.source.find(self.magic, at)) is not None:
@@ -514,7 +514,9 @@ class _Chain:
             return bad.truncated and begins[:5].upper() == b"WARC/", member.end - at
 
     def _verbatim(self, start: int) -> set[bytes]:
-        """Return all runs of 32 decoded bytes of a member that begin with the magic bytes."""
+        """Return the first 32 bytes of each place that looks like a member (begins with the magic
+        bytes) in the decoded content of the member at `start`. They show `resume` an archive in an
+        archive."""
         needles: set[bytes] = set()
         tail = b""
         try:
@@ -535,9 +537,8 @@ def _skippable(head: bytes) -> bool:
 
 
 def _dictionary(source: Source) -> tuple[Any, str]:
-    """Return the zstd dictionary at the beginning of a .warc.zst, or None, and a description of
-    damage in the dictionary. Format:
-    https://iipc.github.io/warc-specifications/specifications/warc-zstd/"""
+    """Return (the zstd dictionary at the beginning of a .warc.zst or None, a description of its
+    damage). Format: https://iipc.github.io/warc-specifications/specifications/warc-zstd/"""
     import zstandard
 
     begin = source.after_nuls(0)
@@ -567,13 +568,11 @@ def decompressed_chunks(
     start: int = 0,
     end: int | None = None,
 ) -> Iterator[bytes]:
-    """Yield the decompressed content of a file in chunks of at most about 1 MiB. `start` and `end`
-    limit the content to that of members that start in [start, end).
-
-    `on_corrupt(offset, what)` is called for unreadable bytes. The call comes between the chunks
-    before and after these bytes, so that a reader of lines can drop the cut line. Without
-    `on_corrupt`, damage raises `CorruptData`. A wrong checksum is reported after its member's data.
-    """
+    """Yield the decompressed content of a file in chunks of at most about 1 MiB. Only members
+    that start in [start, end) are read. `on_corrupt(offset, what)` is called for unreadable
+    bytes, between the chunks before and after them, so that a reader of lines can drop the cut
+    line. Without `on_corrupt`, damage raises `CorruptData`. A wrong checksum is reported after
+    the data."""
     for piece in members(file, start, end, codec):
         if piece.kind == DATA:
             yield piece.data
@@ -589,16 +588,16 @@ def verified_boundaries(
     target_bytes: int,
     is_record: Callable[[bytes], bool] = begins_record,
 ) -> list[int]:
-    """Return offsets (the first is 0) at which an archive of `size` bytes can be cut into slices of
-    about `target_bytes` compressed bytes; [0] for a plain file or a single member.
+    """Return the offsets at which an archive of `size` bytes can be cut into slices of about
+    `target_bytes` compressed bytes. The first is 0; a plain file or a single member gives [0].
 
     Magic bytes alone do not prove that a member begins: they occur by chance, and an archive may
     contain another archive. A candidate counts only if its content begins with a record
-    (`is_record`) and the chain of whole members from this offset on decodes, checksums included,
-    over more than 128 KiB of compressed bytes (zstd: 256 KiB) or up to the end of the file. A
-    nested archive cannot pass this test, because its bytes are unchanged only in stored (not
-    compressed) blocks. Such a block holds at most 65,535 bytes (in zstd 128 KiB), and the header of
-    the next block breaks the nested chain.
+    (`is_record`) and the members from there on decode, checksums included, over more than 128 KiB
+    of compressed bytes (zstd: 256 KiB) or up to the end of the file. An inner archive's members
+    cannot pass this test: the outer archive leaves their bytes unchanged only in stored (not
+    compressed) blocks of at most 65,535 bytes (zstd: 128 KiB), and the header of its next block
+    interrupts them.
     """
     codec = sniff(file)
     cuts = [0]
@@ -629,7 +628,8 @@ def verified_boundaries(
 def _is_chain(
     chain: _Chain, at: int, proof: int, is_record: Callable[[bytes], bool]
 ) -> tuple[bool, int]:
-    """Return (True if whole members fill `proof` bytes from `at` on, number of bytes read)."""
+    """Return (is a chain, bytes read). In a chain, whole members follow each other from `at` on,
+    for over `proof` bytes or to the end of the file, and the first member begins with a record."""
     first, position = True, at
     while True:
         head = chain.source.exact(position, 8)

@@ -40,8 +40,8 @@ Splits = dict[str, list[str]]  # files by split
 
 @dataclass(frozen=True)
 class Choice:
-    """The choice of `splits` and `configurations` of data sets: names or patterns, separated by
-    commas. None stands for the split `train` or the default configuration."""
+    """The splits and the configurations to read from data sets, as names or patterns separated by
+    commas. By default, these are the split `train` and the default configuration."""
 
     split: str | None = None
     config: str | None = None
@@ -54,12 +54,10 @@ def chosen_files(
     read: Callable[[str], bytes],
     choice: Choice,
 ) -> tuple[list[str], list[str]]:
-    """Return the files of a folder to read, and a line for each data set with files left out.
-
-    `files` are paths below `place`; `read` returns the first bytes of a file by its name;
+    """Return the files to read in a folder, and a message for each data set with files left out.
+    `files` are paths below `place`. `read` returns the first bytes of the file with a given name.
     `is_repository` is True for a folder of the Hugging Face hub. Raises UsageError if a data set
-    does not have the split or configuration of the `choice`.
-    """
+    does not have the split or configuration of the `choice`."""
     rest, kept, lines = list(files), [], []
     marks = [name for name in files if name.rpartition("/")[2] in (CARD, INFOS)]
     for folder in dict.fromkeys(["", *(name.rpartition("/")[0] for name in marks)]):

@@ -30,9 +30,9 @@ _DOUBLED = re.compile(rb'[\t\n]"[^\t\n]*""[^\t\n]*"(?:[\t\r\n]|\Z)')
 
 
 class _Lines:
-    """An iterator over lines of text for the csv module. That module takes as many lines as a row
-    has, and `row` holds the lines of the current row. An unclosed quote takes all following lines:
-    `push_back` returns these lines to the iterator, to be read as rows."""
+    """An iterator over lines of text for the csv module, which takes as many lines as a row needs.
+    `row` holds the lines of the current row. An unclosed quote takes all following lines;
+    `push_back` returns all but the first to the iterator, to be read as rows."""
 
     def __init__(self, numbered: Iterator[Line], limit: int) -> None:
         self.numbered, self.limit = numbered, limit
@@ -132,7 +132,7 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
 
 @reader("csv", endings=(".csv", ".tsv", ".tab"))
 def read(portion: Portion) -> Iterator[Event]:
-    """Yield the events of all rows of a portion's file."""
+    """Yield each row of a portion's CSV or TSV file as a document, as skipped, or as damage."""
     with open_input(portion.path) as file:
         yield from read_rows(
             file, portion.codec, portion.max_record, portion.kinds, portion.columns, portion.quote
@@ -147,7 +147,8 @@ def read_rows(
     columns: Columns,
     quote: str = "auto",
 ) -> Iterator[Event]:
-    """Yield the events of all rows. Rows of more than `limit` bytes are not read."""
+    """Yield a document, damage or skipped header for each row. A row of over `limit` bytes is
+    damage."""
     damage = NewDamage()
     head, chunks, encoding = beginning(file, codec, damage)
     numbered = lines(chunks, 0, None, limit, damage)
@@ -178,9 +179,9 @@ def read_rows(
 
 
 def _looks_quoted(head: bytes, fields: int) -> bool:
-    """Return True if a TSV file that begins with `head` quotes its fields: if fewer rows are
-    malformed when quotes are read than when they are not. If the numbers are equal, the header must
-    be quoted, or a quoted field must contain doubled quotes."""
+    """Return True if quotation marks enclose fields in a TSV file that begins with `head`. The file
+    is parsed with and without quoting, and the way with fewer malformed rows is chosen. If both
+    have equally many, a quoted header or a quoted field with doubled quotes decides for quoting."""
     numbered = [*lines([head], 0, None, HEAD)]
     if len(head) == HEAD:
         del numbered[-1]  # it may be cut
@@ -196,9 +197,9 @@ def _looks_quoted(head: bytes, fields: int) -> bool:
 def _rows(
     source: _Lines, separator: str, fields: int, quoted: bool
 ) -> Iterator[tuple[int, list[str] | None, Event]]:
-    """Yield (offset, fields, unused event) for each row, and (offset, None, event) for each
-    malformed row. Later lines of a malformed row are read as rows if its quoting is broken or if
-    each line has all fields."""
+    """Yield (offset, fields, event) for each row. For a malformed row, `fields` is None and `event`
+    says why. If the quotes of such a row are wrong, or if each of its lines has the right number of
+    fields, only its first line is lost: its other lines are read as new rows."""
     reader = csv.reader(
         source,
         delimiter=separator,

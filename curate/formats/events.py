@@ -71,7 +71,7 @@ class Corrupt:
 
 @dataclass(slots=True)
 class OmittedValues:
-    """Values of a carried column that are not read because they would take too much memory."""
+    """Values of an unknown input column that are not read, as they would take too much memory."""
 
     column: str
     values: int
@@ -83,7 +83,7 @@ MOST_NAMED = 100
 
 @dataclass
 class Place:
-    """A damaged place in a file; `count` is the number of damaged places from `offset` on."""
+    """One or more damaged places in a file: `count` places, the first of them at `offset`."""
 
     file: str
     offset: int
@@ -104,7 +104,8 @@ class Damage:
 
     @property
     def total(self) -> int:
-        """Number of damaged places, plus one for each pair of file and encoding with U+FFFD."""
+        """The number of damaged places, plus the number of pairs (file, encoding) in which invalid
+        bytes became U+FFFD."""
         return self.count + len(self._replaced)
 
     def add(self, file: str, offset: int, what: str, count: int = 1) -> None:
@@ -131,8 +132,8 @@ class Damage:
             self.add_replaced(file, place.offset, encoding, place.count)
 
     def places(self) -> list[Place]:
-        """Return the places with U+FFFD (one per file and encoding), the listed places, then one
-        place per file for those that were only counted."""
+        """Return the places with U+FFFD (one per file and encoding), the first MOST_NAMED places of
+        other damage, then one `Place` per file for all further places."""
         replaced = [
             Place(
                 file,

@@ -68,8 +68,8 @@ def _lines(path: str) -> list[str]:
 
 
 def listed(path: str, base: str = "") -> list[str]:
-    """Return the paths in a list. Relative paths begin at `base`. Without `base`, `crawl-data/...`
-    is a path on Common Crawl's server, and other relative paths begin at the list's folder."""
+    """Return the inputs in a file with one path or URL per line. Relative paths begin at `base` or,
+    if it is "", at that file's folder (`crawl-data/...`: on Common Crawl's server)."""
     from curate.fetch.file_lists import check_elsewhere
 
     paths = []
@@ -89,7 +89,7 @@ def listed(path: str, base: str = "") -> list[str]:
 
 
 def expanded(inputs: Iterable[str], lists: Iterable[str] = (), base: str = "") -> list[str]:
-    """Return the inputs, with each list of paths replaced by the paths in it."""
+    """Return the inputs, with each file that lists paths replaced by the paths in it."""
     paths: list[str] = []
     for path_or_list in inputs:
         paths += listed(path_or_list, base) if path_or_list.endswith(LISTS) else [path_or_list]
@@ -236,8 +236,8 @@ def version(wanted: FileToFetch) -> str | None:
 
 
 def versions_now(earlier: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the current version of each URL on its server, None for servers that state none. Parts
-    of a version that a server does not state are taken from `earlier`."""
+    """Return each URL's current version on its server (SIZE@TAG), or None if the server fails or
+    states none. If the server states only size or tag, the other is that in `earlier` (by URL)."""
     sources: dict[bool, Source] = {}
     if any(is_web(url) for url in earlier):
         sources[True] = Http(AT_ONCE)

@@ -13,9 +13,10 @@ from llmcurate.base.errors import UsageError
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of folder. `what` is its name with an article. At least one file in such a folder
-    matches a pattern in `marks`. `use` names the command that reads such a folder, and `made` the
-    commands that make such a folder from documents. In both texts {} stands for the folder."""
+    """A kind of folder. `what` is its name with an article. A folder is of this kind if it has a
+    file that matches a pattern in `marks`. The text `use` says which command reads such a folder;
+    {} stands for this folder. The text `made` says which commands make such a folder from a folder
+    of documents; {} stands for the folder of documents."""
 
     what: str
     marks: tuple[str, ...]
@@ -67,7 +68,7 @@ OF_DOCUMENTS = ("run", "home", "documents")  # kinds that readers of documents a
 
 
 def kinds_of(folder: Path) -> list[str]:
-    """Return the kinds of a local folder, the most specific kind first; empty if none fits."""
+    """Return the kinds of a local folder (`run` or `documents`, say), the most specific first."""
     kinds = [name for name, kind in KINDS.items() if any(any(folder.glob(m)) for m in kind.marks)]
     if "checkpoint" in kinds:
         return ["checkpoint"]
@@ -79,8 +80,9 @@ def kinds_of(folder: Path) -> list[str]:
 
 
 def require_kind(folder: Path | None, *wanted: str, shown: str = "") -> Path | None:
-    """Return the folder if it is of a wanted kind or of no known kind. Otherwise raises UsageError
-    that names a fitting folder or the command to run. `shown` is the folder's name in messages."""
+    """Return the folder if it is of a `wanted` kind or of no known kind. Otherwise raise
+    UsageError, which names a fitting folder or the command to run. `shown` is the folder's name in
+    messages."""
     kinds = kinds_of(folder) if folder is not None else []
     if folder is None or not kinds or not set(wanted).isdisjoint(kinds):
         return folder

@@ -167,7 +167,7 @@ def decode_body(head: Head | None, body: bytes, limit: int) -> Body:
 
 
 def payloads(head: Head | None, body: memoryview) -> Iterator[bytes | memoryview]:
-    """Yield the two meanings of a record's payload: the body as stored, which most crawlers mean,
+    """Yield a record's payload in its two meanings: the body as stored, which most crawlers mean,
     then the body without its chunk sizes, which the standard means (RFC 2616, 4.3)."""
     yield body
     if head is not None and "chunked" in _tokens(head.get("transfer-encoding")):
@@ -226,7 +226,7 @@ def _deflate(data: bytes, limit: int) -> tuple[bytes, str | None]:
 
 
 def _zlib(data: bytes, limit: int, bits: int) -> tuple[bytes, str | None]:
-    """Decode zlib data in steps, because every call copies the input that it has not used."""
+    """Decode zlib data in small steps. In each call, zlib copies all input that it has not used."""
     out, at = bytearray(), 0
     while True:
         inflate, size = zlib.decompressobj(bits), 256

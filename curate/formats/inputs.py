@@ -27,6 +27,7 @@ from curate.formats.columns import (
     Columns,
     TooManyColumns,
     column_name,
+    folder_columns,
     kind_of,
 )
 from curate.formats.data_sets import Choice
@@ -224,10 +225,14 @@ class PlanRest(Message):
 
 @dataclass(frozen=True)
 class InputPlan:
-    """The plan of an input. `columns` are the columns that are carried along (name -> kind);
-    `notices` has a line for each thing that was skipped; `unreadable` counts files and folders that
-    could not be read; `documents_of_last` is how many documents to read from the last partition
-    (None: all); `own` are columns with a dot in the name that are not scores of an earlier run."""
+    """The plan of an input: its files and the partitions to read.
+
+    - `columns`: {name: kind} of the columns that are carried along.
+    - `notices`: a line of text for each thing that was skipped.
+    - `unreadable`: the number of files and folders that could not be read.
+    - `documents_of_last`: the number of documents to read from the last partition; None: all.
+    - `own`: columns with a dot in the name that are not scores of an earlier run.
+    """
 
     files: Sequence[InputFile]
     partitions: Sequence[tuple[Slice, ...]]
@@ -329,9 +334,9 @@ def plan_inputs(
     columns: Columns = Columns(),
     choice: Choice = Choice(),
 ) -> InputPlan:
-    """Cut the input files into partitions of about `partition_bytes` (as stored; None: a size that
-    fits the input). `at_once` files are inspected in parallel. For other parameters see
-    `find_files`."""
+    """Return the plan of the inputs, cut into partitions of about `partition_bytes` stored bytes
+    (None: a size that fits the input). `at_once` files are inspected in parallel.
+    `skip_unreadable`, `columns` and `choice` are those of `find_files`."""
     listed = find_files(
         inputs, at_once=at_once, skip_unreadable=skip_unreadable, columns=columns, choice=choice
     )
@@ -389,8 +394,10 @@ def carried_columns(
     columns: Columns = Columns(),
     own: set[str] | None = None,
 ) -> dict[str, str]:
-    """Return name -> kind of all unknown columns, including `extra` if a file is JSONL or CSV or if
-    a column has several types. `own` collects columns with a dot in the name that are no scores."""
+    """Return {name: type} of all columns that llmcurate does not know. The column `extra`, for
+    values that do not fit their column, is added if a file is JSONL or CSV or a column has several
+    types. The set `own` receives the names that have a dot, like those of scores, but are not names
+    of scores of an earlier run."""
     kinds: dict[str, str | None] = {}
     wider: set[str] = set()  # columns of more than one type
     extra = any(file.format == "csv" for file in files)
@@ -424,6 +431,9 @@ def carried_columns(
         else:
             for name, kind in getattr(FORMATS[file.format].reader, "COLUMNS", {}).items():
                 add_kind(name, kind)
+        for name, value in folder_columns(file.rel, columns).items():
+            if name not in KNOWN and (schema is None or name not in schema.names):
+                add_kind(name, kind_of(value))
     if extra or any(kinds[name] != "json" for name in wider):
         kinds[EXTRA] = "json"
     return {name: kind or "string" for name, kind in sorted(kinds.items())}

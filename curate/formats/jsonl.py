@@ -35,7 +35,7 @@ from curate.text.decoding import encoding_of_file
 
 
 def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
-    """Return the document in a JSON object at `offset` of a file with the plan's `columns`."""
+    """Return the document in a JSON object at `offset` of a file; `columns` are {name: type}."""
     rest = {k: v for k, v in record.items() if k not in KNOWN}
     row = Row(offset=offset)
     own_id = record.get("id")
@@ -78,7 +78,7 @@ def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
 
 
 def why_no_documents(path: str, columns: Columns) -> str | None:
-    """Return why a file (of settings, say) holds no documents, or None if it holds documents."""
+    """Return why a file (such as a file of settings) has no documents, or None if it has some."""
     with open_input(path) as file:
         codec = sniff(file)
     records = [columns.record(record) for record in sample(path, codec, 100)]
@@ -89,9 +89,16 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
 
 
 def one_object(path: str, codec: str, limit: int = Portion.max_record) -> str | None:
-    """Return the message for a file that is one object with a list of records; else None."""
+    """Return advice for a file that is one object with a list of records, or a table that pandas
+    wrote by columns; else None."""
     found = [*sample(path, codec, 2, limit)]
     values = found[0].items() if len(found) == 1 else ()
+    if {"columns", "data"} <= dict(values).keys() or (
+        values and all(isinstance(value, dict) and "0" in value for _, value in values)
+    ):
+        return (
+            "a table by columns: to_json(FILE, orient='records', lines=True) of pandas writes rows"
+        )
     for key, value in values:
         if isinstance(value, list) and value and isinstance(value[0], dict):
             jq = shlex.quote(f".{key}[]" if key.isidentifier() else f'."{key}"[]')
@@ -100,7 +107,7 @@ def one_object(path: str, codec: str, limit: int = Portion.max_record) -> str | 
 
 
 def missing_text(records: Iterable[dict[str, Any]], columns: Columns) -> str | None:
-    """Return the message if there are records and all of them lack a text, else None."""
+    """Return an error message if there are records and all of them lack a text, else None."""
     kinds: dict[str, str] = {}
     sizes: dict[str, int] = {}
     for record in records:
@@ -119,7 +126,7 @@ def missing_text(records: Iterable[dict[str, Any]], columns: Columns) -> str | N
 
 @reader("jsonl", endings=(".jsonl", ".ndjson", ".json"), begins=r"\s*(?:\[\s*)?\{")
 def read(portion: Portion) -> Iterator[Event]:
-    """Yield the events of the portion's lines, or of all objects of a file that is not JSONL."""
+    """Yield a document or other event for each line (each object, if the file is not JSONL)."""
     with open_input(portion.path) as file:
         yield from read_lines(
             file,
@@ -141,7 +148,8 @@ def read_lines(
     kinds: dict[str, str],
     columns: Columns = Columns(),
 ) -> Iterator[Event]:
-    """Yield the events of the lines that start in [start, end), of at most `limit` bytes each."""
+    """Yield the documents and damage (events) of the lines that start in [start, end). A line of
+    over `limit` bytes is yielded as a rejected row."""
     damage = NewDamage()
     numbered, encoding = _numbered(file, codec, start, end, limit, damage)
     for offset, line, size in numbered:
@@ -206,8 +214,8 @@ def records(
     on_corrupt: Callable[[int, str], object] = ignore_damage,
     text: bool = False,
 ) -> Iterator[dict[str, Any] | str]:
-    """Yield every record of a file: an object, or a text that says what is wrong with the record.
-    Records longer than `limit` bytes are not held. With `text` each line is a record."""
+    """Yield every record of a file as an object, or as a str that says why it cannot be read, such
+    as more than `limit` bytes. If `text` is True, each line is yielded as {"text": line}."""
     with open_input(path) as file:
         for offset, line, size in _numbered(file, codec, 0, None, limit, on_corrupt, text)[0]:
             if line is None:

@@ -31,17 +31,17 @@ Read = TypeVar("Read", bound=Callable[..., Any])
 
 
 def reader(name: str, **facts: Any) -> Callable[[Read], Read]:
-    """Declare that the decorated function reads the format `name`, whose `Format` has the fields
-    `facts`. A search of the sources finds the declaration; the function is returned unchanged."""
+    """Declare that the decorated function reads the format `name`; `facts` are fields of `Format`.
+    Only the source text is searched for declarations, and the decorator changes nothing."""
     return lambda read: read
 
 
 @dataclass(frozen=True)
 class Format:
-    """An input format. `module` is the module that reads it; `endings` are endings of file names;
-    `begins` is a pattern for the beginning of the unpacked content. `pages` is True if the
-    documents are web pages, from which the step `extract` makes text. `package` is a package that
-    the reader imports and that the optional dependency `extra` installs."""
+    """An input format. `module` is the module that reads it. `endings` are the endings of its
+    files' names, and `begins` is a regular expression for the beginning of their unpacked content.
+    `pages` is True if documents are web pages, from which the step `extract` makes text. `package`
+    is a package that the reader imports; the optional dependency `extra` installs it."""
 
     name: str
     module: str

@@ -29,9 +29,10 @@ def ignore_damage(offset: int, what: str) -> None:
 
 
 class Held:
-    """The bytes of the line or object that is being read. At most `limit` bytes are kept, and at
-    most 64 NULs in a row. `flush` ends the line or object and begins the next. `on_corrupt` is
-    called with the offset of NULs."""
+    """A buffer for the line or object that is being read. A line or object of over `limit` bytes is
+    not kept. Of a series of NULs, at most 64 are kept for `flush`, which removes them. `flush`
+    yields the content, begins the next line or object, and calls `on_corrupt` with the offset of
+    NULs that `flush` removed."""
 
     def __init__(self, limit: int, on_corrupt: Callable[[int, str], object], begin: int = 0):
         self.limit, self.on_corrupt, self.begin = limit, on_corrupt, begin
@@ -134,7 +135,7 @@ def beginning(
     file: BinaryIO, codec: str | None, on_corrupt: Callable[[int, str], object] = ignore_damage
 ) -> tuple[bytes, Iterator[bytes], str]:
     """Return the first HEAD bytes of a file's unpacked text, all its chunks, and its encoding's
-    name. Text in another encoding is converted to UTF-8; offsets then count bytes of the UTF-8."""
+    name. Text that is not UTF-8 is converted; positions of lines are those after conversion."""
     read: list[bytes] = []
     for chunk in decompressed_chunks(file, codec, ignore_damage):
         read.append(bytes(chunk))
@@ -148,7 +149,7 @@ def beginning(
 
 
 def name_encoding(event: Event, encoding: str) -> Event:
-    """Add the name of the encoding to an event of a file that was converted to UTF-8."""
+    """Add the encoding's name to a document or damage, if the file was not UTF-8."""
     if isinstance(event, Corrupt) and encoding != "utf-8":
         event.what += f" (offset after conversion from {encoding} to UTF-8)"
     elif isinstance(event, Row) and event.replaced:

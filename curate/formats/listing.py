@@ -1,8 +1,7 @@
 """Input files: the files that a command's inputs stand for, and the files that are skipped.
 
 An input that is a folder stands for the files below it; the folder of a run stands for the run's
-corpus. Folders of runs below an input folder are skipped, so that a command may write its output
-OUT into its own input IN.
+corpus. Folders of runs below an input folder are skipped, so a command may write into its input.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from curate.fetch.hub import INSTALL, is_hub, is_repository, with_commits
-from curate.formats.columns import Columns
+from curate.formats.columns import KEYED, Columns
 from curate.formats.compression import escaped, open_input, path_of, sniff
 from curate.formats.data_sets import MOST_CARD, Choice, chosen_files
 from curate.formats.folders import require_kind
@@ -39,9 +38,10 @@ from llmcurate.base.errors import RunFailed, UsageError
 
 @dataclass(frozen=True)
 class InputFile:
-    """An input file. `path` is a path or URL that fsspec opens; `rel` is the path below the input;
-    `stamp` identifies the content; `state` is the size and the time of change or the store's tag,
-    all known without opening the file; `url` is the source of a fetched file."""
+    """An input file. `path` is a path or URL that fsspec opens, `rel` is the path below the input.
+    `stamp` identifies the content. `state` is the file's size, with the tag that the store gives to
+    the file (such as an ETag) or the time of change; it is known without opening the file. `url` is
+    the source of a fetched file, else ""."""
 
     path: str
     rel: str
@@ -59,8 +59,10 @@ class InputFile:
         return FORMATS[self.format].pages and not is_text
 
     def now(self) -> tuple[str, str]:
-        """Return the current (state, stamp) of the file. A URL keeps its recorded stamp, and on a
-        web server only the size is checked. Raises OSError if the file no longer exists."""
+        """Return the file's present (state, stamp), for comparison with these fields. At a URL, the
+        stamp is the recorded one. If the file is on a web server, or fetched from one, only the
+        size in the state is present, and the tag is the recorded one. Raises OSError if the file no
+        longer exists."""
         fs, path = file_system(self.path)
         stored = Stored.of(fs, path)
         if self.url:  # fetched: `state` has the server's tag, `stamp` the digest of the content
@@ -91,8 +93,8 @@ _TIMES = ("mtime", "LastModified", "Last-Modified", "created")
 
 @dataclass(frozen=True)
 class Stored:
-    """A file as listed by its store. `name` is the file's name in the store; `kind` is `file` or
-    another type; `tag` is the store's tag of the content or empty; `time` is the last change."""
+    """A file as its store lists it: name in the store, kind (`file` or another type), size in
+    bytes, tag (an ETag or similar) and time of the last change. Tag and time are "" if unknown."""
 
     name: str = ""
     kind: str = "file"
@@ -102,7 +104,7 @@ class Stored:
 
     @classmethod
     def of(cls, fs: Any, path: str) -> Stored:
-        """Return what fsspec's file system lists for a path. Raises the store's OSError."""
+        """Return what fsspec's file system `fs` lists for a path. Raises the OSError of `fs`."""
         info = fs.info(path)
         tag, time = (
             next((str(info[key]) for key in keys if info.get(key)), "") for keys in (_TAGS, _TIMES)
@@ -111,11 +113,13 @@ class Stored:
 
     @property
     def state(self) -> str:
-        """Size of the file with its tag or time of change, known without reading it."""
+        """The file's size, with the store's tag (an ETag, for example) or, without a tag, the time
+        of change. The state is known without reading the file."""
         return f"{self.size}@{self.tag or self.time}"
 
     def stamp(self, fs: Any) -> str:
-        """Return the tag, or else a digest of the first and last 64 KiB and the time of change."""
+        """Return what identifies the content: the store's tag (an ETag, for example), or else a
+        digest of the first and last 64 KiB with the time of change."""
         if self.tag:
             return self.tag
         import xxhash
@@ -135,7 +139,7 @@ COPIED = 1 << 20  # bytes at a time
 
 def standard_input() -> str:
     """Copy standard input into a temporary folder and return the path of the copy, which workers
-    can read in parts. The time of the copy is fixed: if the same bytes are piped again, they are
+    can read in parts. The copy's time of change is constant, so the same bytes, piped again, are
     the same input, and a run over them resumes. Raises UsageError for a terminal or empty input."""
     return _copied(sys.stdin)
 
@@ -243,11 +247,12 @@ def find_files(
 ) -> InputFiles:
     """Return the files that the inputs stand for.
 
-    Raises UsageError for a missing input or if an input is a file of unknown format; unknown files
-    in folders get a notice. Files for which `is_known(path, state)` is true are skipped unopened.
-    With `skip_unreadable`, files and folders without read permission are skipped; otherwise the
-    first one raises RunFailed (None: the command has no such option). `columns` are needed to see
-    if a file holds documents; `choice` selects splits and configurations of data sets.
+    Raises UsageError for a missing input or an input file of unknown format; unknown files in
+    folders get a notice. Files are skipped unopened if `is_known(path, state)` is true. Files and
+    folders without read permission are skipped if `skip_unreadable` is True. If it is False or
+    None, the first one raises RunFailed; if False, the message names an option that skips them.
+    `columns` tells which column holds the text, to see if a file has documents. `choice` selects
+    splits and configurations of data sets.
     """
     with readable(skip_unreadable is not None):
         paths, commits = [*map(str, inputs)], list[str]()
@@ -315,8 +320,9 @@ class _Notice:
 
 @dataclass(frozen=True)
 class _Listed:
-    """A file as listed in its folder. `location` is the input; `folder` is True if the input is a
-    folder; `notice` says why the file is skipped unopened; `skip` is True for a known file."""
+    """A file as listed in the input `location`, before it is opened. `folder` is True if that input
+    is a folder. `notice` is the message that the file is skipped, or None. `skip` is True for a
+    file that the caller already knows, which is skipped without a message."""
 
     location: str
     folder: bool
@@ -374,8 +380,11 @@ def _listed(
         names = in_data_sets(fs, root, location, names, choice, lines)
     else:
         names, some = [root], False
+    above = root if folder else root.rpartition("/")[0]
+    while KEYED.fullmatch(above.rpartition("/")[2]):  # a column of all files
+        above = above.rpartition("/")[0]
     for name in names:
-        rel = name[len(root) :].lstrip("/") if folder else PurePosixPath(name).name
+        rel = name[len(above) :].lstrip("/")
         if folder and PurePosixPath(rel).name == "SUCCESS":
             continue
         some = True
@@ -443,7 +452,8 @@ def _documents_of(fs: Any, root: str) -> str:
 
 
 def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
-    """Return (files, runs, errors) below a folder, without hidden files and files of runs."""
+    """Return (files, runs, errors) below a folder: paths of files, output folders of llmcurate
+    (runs), and errors of reading folders. Hidden files and the files in runs are left out."""
     errors: list[OSError] = []
     if _is_local(fs):
         names = sorted(_walk(root, errors))
@@ -476,8 +486,8 @@ def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
 
 
 def _walk(root: str, errors: list[OSError]) -> Iterator[str]:
-    """Yield the files below a folder, including those in linked folders, with the link's name in
-    the path. Each folder is walked once; a link to a folder around the link is not followed."""
+    """Yield the files below a folder, also in linked folders, with the link's name in the path.
+    Each folder is walked once. A link to a folder that contains the link is not followed."""
     walked: set[str] = set()
     tops = [root]
     while tops:

@@ -53,7 +53,7 @@ UNKNOWN = "unknown/unknown application/unknown application/x-unknown x-unknown/u
 
 
 def is_xml(mime: str) -> bool:
-    """Return True for XML types (section 4.6) and `application/xhtml`."""
+    """Return True for XML types (MIME Sniffing Standard, 4.6) and `application/xhtml`."""
     named = mime in ("text/xml", "application/xml", "application/xhtml")
     return named or (mime.startswith("application/") and mime.endswith("+xml"))
 
@@ -80,7 +80,7 @@ def _beginning(data: bytes) -> bytes:
 
 def sniff_mime(data: bytes) -> str | None:
     """Return the MIME type of a body according to its first bytes: the type of the pattern that
-    matches, else a type of text or BINARY. Return None for an empty body."""
+    matches, else XML, HTML, plain text or BINARY (other bytes). Return None for an empty body."""
     if not data:
         return None
     text = looks_like_text(data)
@@ -98,13 +98,14 @@ def sniff_mime(data: bytes) -> str | None:
 
 def type_of(stated: str | None, identified: str | None, data: bytes) -> str | None:
     """Return the MIME type of a body, or None. `stated` is the type that the server sent,
-    `identified` the type that the crawler found.
+    `identified` the type that the crawler found (Common Crawl asks Apache Tika, which also looks at
+    the URL's ending). The crawler's type is ignored if it is unknown, application/octet-stream
+    (BINARY) or `message/...` (text for people). The first of these rules that applies decides:
 
-    If the first bytes show that the body is not a document, the type that they show is returned, or
-    the crawler's more exact type if they show only BINARY. Otherwise a crawler's type that is not a
-    document's is returned, unless the body begins as HTML or the type is a message, which people
-    read. (Common Crawl asks Apache Tika, which also looks at the URL's ending.) In all other cases
-    the server's type is returned.
+    1. If the first bytes show a type that is no document's, return this type. If this type is
+       BINARY and the crawler's type is no document's either, return the crawler's type.
+    2. If the crawler's type is not a document's, return it, except if the body begins as HTML.
+    3. Return the server's type, else the crawler's, else the type that the first bytes show.
     """
     sniffed = sniff_mime(data)
     if identified in UNKNOWN or identified == BINARY or (identified or "").startswith("message/"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
@@ -28,12 +29,14 @@ from curate.formats.columns import (
     EXTRA,
     KNOWN,
     Columns,
+    FolderValues,
     SameName,
+    as_kind,
     column_name,
     id_text,
     with_extra,
 )
-from curate.formats.compression import open_input
+from curate.formats.compression import open_input, sniff
 from curate.formats.dates import column_date
 from curate.formats.events import Corrupt, OmittedValues, Portion
 from curate.formats.kinds import reader
@@ -53,9 +56,10 @@ class BadPages(ValueError):
 
 @dataclass(frozen=True)
 class Chunk:
-    """The memory that a column of a row group takes, in bytes. `row` is the average per row in the
-    page where it is largest. `repeated` is the size per row if all rows repeat a dictionary's
-    value. `memory` is needed besides the rows. `name` is the column's name up to the first dot."""
+    """The memory that reading a column of a row group takes, in bytes. `name` is the column's name
+    up to the first dot. `memory` is a fixed amount, for unpacking. Two estimates of the further
+    bytes per row are given: `row` is the average of the page with the largest average, and
+    `repeated` is the number if all rows have the largest value of the column's dictionary."""
 
     name: str
     memory: int
@@ -190,11 +194,16 @@ def _opened(source: Any, **how: Any) -> DocumentsFile:
 
 def read_schema(path: str, columns: Columns = Columns()) -> pa.Schema:
     """Return the file's Arrow schema with llmcurate's names of columns, empty for an unreadable
-    file. Raises UsageError if no column holds the text, SameName if two have the same name."""
+    file. Raises UsageError if no column holds the text, SameName if two columns have one name."""
     try:
         with open_input(path) as f:
             schema: pa.Schema = _opened(f).schema_arrow
     except (pa.ArrowInvalid, OSError):
+        with suppress(OSError), open_input(path) as f:
+            if (codec := sniff(f)) != "plain":  # a table is read from its end
+                raise UsageError(
+                    f"input {path}: parquet inside {codec}: decompress the file first"
+                ) from None
         return pa.schema([])
     if twice := next((name for name, times in Counter(schema.names).items() if times > 1), None):
         raise SameName(f"input {path}: its schema has the column {twice!r} twice")
@@ -218,8 +227,7 @@ def _holds_text(kind: pa.DataType) -> bool:
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """Return ranges [first, last) of row groups of about `target` bytes, or one range if
-    unreadable."""
+    """Return row-group ranges [first, last) of about `target` bytes; one range if unreadable."""
     try:
         with open_input(file.path) as f:
             meta = _opened(f).metadata
@@ -286,9 +294,9 @@ def read(portion: Portion) -> Iterator[pa.Table | Corrupt | OmittedValues]:
 
 
 def _batches(portion: Portion) -> Iterator[Any]:
-    """Yield batches of the portion's row groups, damage, and carried columns that are not read. If
-    the pages of a row group take too much memory, carried columns are omitted, the largest first;
-    if that is not enough, the row group is reported as damage."""
+    """Read the portion's row groups; yield batches of rows, damage, and which columns are omitted.
+    If the pages of a row group take too much memory, columns that llmcurate does not know are
+    omitted, the largest first. If that is not enough, the row group is reported as damage."""
     path, end = portion.path, portion.end
     with open_input(path) as f:
         # Arrow's own files reuse memory; through Python each column allocates anew.
@@ -350,12 +358,14 @@ def _is_valid(column: pa.Array) -> bool:
 
 
 def conform(
-    table: pa.Table, columns: dict[str, str], source: str
+    table: pa.Table, columns: dict[str, str], source: str, of_folders: FolderValues
 ) -> tuple[pa.Table, list[tuple[int, str]], int]:
     """Return (table, misfits, number of U+FFFD that replace invalid UTF-8). The table has the run's
     columns: known columns are cast to their types, unknown ones to the types in the plan. A misfit
-    is the (row, column) of a value that the column cannot hold and that is in `extra` instead."""
+    is the (row, column) of a value that the column cannot hold and that is in `extra` instead. A
+    null becomes the column's value in `of_folders` (see `folder_columns`)."""
     rows, replaced = table.num_rows, list[int]()
+    source = str(of_folders.get("source") or source)
     text = partial(_text, replaced=replaced)
     out: dict[str, pa.Array | pa.ChunkedArray] = {}
     for name, kind in CORE:
@@ -397,6 +407,10 @@ def conform(
         for row, values in rest.items():
             texts[row] = with_extra(texts[row], values)
         out[EXTRA] = pa.array(texts, pa.string())
+    for name, value in of_folders.items():
+        if name in out and (typed := as_kind(value, columns.get(name, "string"))) is not None:
+            value = column_date(typed) if name == "date" else typed
+            out[name] = out[name].fill_null(pa.scalar(value, out[name].type))
     return pa.table(out), misfits, sum(replaced)
 
 

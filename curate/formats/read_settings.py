@@ -132,7 +132,7 @@ class ReadSettings(BaseModel):
 
     @property
     def named(self) -> Columns:
-        """The input's names of columns that llmcurate names differently."""
+        """The columns that the input names differently: llmcurate's name -> the input's name."""
         from curate.formats.columns import Columns
 
         return Columns({str(ours): theirs for ours, theirs in self.columns.items()})

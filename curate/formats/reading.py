@@ -1,7 +1,7 @@
-"""Read a partition as batches of documents: the events of its slices, collected in Arrow tables.
+"""Read a partition (slices of input files) as batches of documents in Arrow tables.
 
-`read.share` is decided document by document. For `read.limit`, planning reads the first documents
-once to find the partition that holds the last of them, and cuts the plan after this partition.
+With `read.share`, each document is drawn on its own while it is read. With `read.limit`, planning
+reads documents once, up to the limit, and cuts the plan after the partition that reaches the limit.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
 from curate.formats.column_types import schema
+from curate.formats.columns import FolderValues, as_kind, folder_columns
+from curate.formats.dates import column_date
 from curate.formats.events import Corrupt, Damage, Event, OmittedValues, Portion, Row, Skipped
 from curate.formats.inputs import InputPlan, Slice, plan_inputs
 from curate.formats.jsonl import missing_text, one_object, sample
@@ -32,7 +34,9 @@ from llmcurate.base.errors import RunFailed
 
 @dataclass
 class Batch:
-    """Documents for the steps, documents that the reader rejected, and the numbers of both."""
+    """Documents for the steps, documents refused by the reader, and a table from which the ids of
+    both groups are made. The table has, for example, each document's slice (part of an input file)
+    and number in the slice."""
 
     docs: Documents
     refused: Documents | None
@@ -41,11 +45,16 @@ class Batch:
 
 @dataclass
 class Account:
-    """Counts from reading a partition. `passed_over` is the number of documents outside the share
-    that is read; `documents` has the number of all documents in each slice. For each carried
-    column, `left_out` counts the values that became null, and `misfits` the values that were moved
-    to `extra`. `compared` is the number of documents whose digest was checked, and `differing`
-    counts, for each file, the digests that differ. `bytes_in` is the size of texts and payloads."""
+    """Counts from reading a partition. A carried column is an input column that llmcurate only
+    copies.
+
+    - `passed_over`: the documents outside the share that is read.
+    - `documents`: the number of all documents in each slice (part of an input file).
+    - `left_out`: for each carried column, the values that became null.
+    - `misfits`: for each carried column, the values that were moved to `extra`.
+    - `compared`: the documents whose digest was checked; `differing`: those that differ, by file.
+    - `bytes_in`: the size of texts and payloads.
+    """
 
     passed_over: int = 0
     bad_dates: int = 0
@@ -67,7 +76,7 @@ class Account:
         self.corrupt.add_all(other.corrupt)
 
     def figures(self, examples: int) -> dict[str, Any]:
-        """Return the counts as JSON values; at most `examples` damaged places are listed."""
+        """Return the counts as JSON values, with at most `examples` damaged places."""
         return {
             "bytes_in": self.bytes_in,
             "passed_over": self.passed_over,
@@ -122,7 +131,7 @@ ROW_COLUMNS = ("id", "text", "url", "date", "lang", *(name for name, _ in PAYLOA
 
 
 class PartitionReader:
-    """An iterator over the batches of a partition. `account` is complete after the last batch."""
+    """An iterator over a partition's batches. `account` has the counts after the last batch."""
 
     def __init__(
         self,
@@ -142,11 +151,13 @@ class PartitionReader:
         self._size = self._bytes_in = 0
         self._next = 0
         self._schema = schema(plan.columns)
+        self._stated: FolderValues = {}  # by the folders of the file
 
     def __iter__(self) -> Iterator[Batch]:
         for number, part in enumerate(self.plan.partitions[self.partition]):
             file = self.plan.files[part.file]
             self.account.documents.append(0)
+            self._stated = folder_columns(file.rel, self.settings.named)
             try:
                 for event in _events(file, part, self.settings, self.plan.columns):
                     self._on_event()
@@ -202,6 +213,12 @@ class PartitionReader:
         for encoding, characters in (row.replaced or {}).items():
             self.account.corrupt.add_replaced(file.path, row.offset, encoding, characters)
         extra = row.extra or {}
+        for name, value in self._stated.items():
+            if name in ("lang", "date"):
+                of_folder = column_date(value) if name == "date" else value
+                setattr(row, name, getattr(row, name) or of_folder)
+            elif extra.get(name) is None:
+                extra[name] = as_kind(value, self.plan.columns.get(name, "string"))
         extra.setdefault("source", file.rel)
         row.extra = extra
         self._ids.append((self._next, row.id, number, ordinal))
@@ -244,7 +261,7 @@ class PartitionReader:
         from curate.formats.parquet import conform
 
         stated = table["date"] if "date" in table.column_names else None
-        table, misfits, replaced = conform(table, self.plan.columns, file.rel)
+        table, misfits, replaced = conform(table, self.plan.columns, file.rel, self._stated)
         if replaced:
             group = self.plan.partitions[self.partition][number].start
             self.account.corrupt.add_replaced(file.path, group, "utf-8", replaced)

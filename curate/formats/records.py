@@ -47,8 +47,9 @@ _REREAD = 256 << 20
 
 
 class Runs:
-    """Decompressed bytes, divided into runs. A run ends at a member that begins a record, at
-    damage, or at the end of the file. `buf[pos:]` holds the available bytes of the current run."""
+    """Decompressed bytes of an archive, read in runs (unbroken stretches). A run ends before a
+    member that begins with a record, at damage, or at the end of the file. `buf[pos:]` are the
+    available bytes of the current run."""
 
     def __init__(self, file: BinaryIO, start: int, end: int | None, codec: str) -> None:
         self.file, self.codec, self.end = file, codec, end
@@ -68,7 +69,7 @@ class Runs:
         self.broken: Corrupt | None = None
 
     def offset(self) -> int:
-        """Return the file offset of the byte at `pos`, in a compressed file that of its member."""
+        """Return the file offset of the byte at `pos`, or of the compressed member around it."""
         if self.plain:
             return self.at + self.pos
         for until, offset in self.older:
@@ -77,7 +78,8 @@ class Runs:
         return self.at
 
     def more(self) -> bool:
-        """Append data and return True, or return False if the run ends; `stop` says why it ends."""
+        """Append data to `buf` and return True. If the current run (an unbroken stretch of data)
+        has ended, return False; `stop` says why it ended."""
         while not self.stop:
             piece = self.ahead.pop(0) if self.ahead else next(self.pieces, None)
             if piece is None:
@@ -131,7 +133,7 @@ class Runs:
                 return head
 
     def next_run(self) -> bool:
-        """Start the next run and return True; return False at the end of the file."""
+        """Go on to the next run of bytes and return True; return False at the end of the file."""
         if self.stop == "eof":
             return False
         if self.stop == "record":
@@ -141,7 +143,8 @@ class Runs:
         return True
 
     def fill(self, size: int) -> bool:
-        """Make `size` bytes available from `pos` on; return False if the run has fewer."""
+        """Make `size` bytes available from buf[pos] on. Return False if fewer bytes are left in the
+        present run (unbroken stretch)."""
         while len(self.buf) - self.pos < size:
             if not self.more():
                 return False
@@ -238,8 +241,9 @@ class _Reader:
             yield from problems
 
     def _garbage_after(self, record: Record) -> list[Corrupt]:
-        """Skip garbage after a record before yielding the record: if the member is damaged inside
-        the garbage (a wrong checksum, say), the record's content cannot be trusted."""
+        """Skip the garbage after a record and return it as damage. `record.damage` is set, too, if
+        the garbage shows damage of the record: a wrong checksum of their common compressed member,
+        or NUL bytes at the end of the record and in the garbage."""
         stream = self.stream
         if record.damage or self._at_record():
             return []

@@ -1,9 +1,10 @@
 """Documents of web archives: WARC, WET and ARC files, compressed or not.
 
 Documents are responses with status 200, pages of ARC files, and resource and conversion records.
-Their type must be HTML, XML or text, or missing if the content looks like one of these. A body
+Their type must be HTML, XML or text; content without a type must look like one of these. A body
 whose bytes are of another type is skipped, whatever type the server states (mime.py). Digests
-(`algorithm:value`, in hexadecimal or RFC 4648 base32) are checked for sha1, sha256 and md5."""
+(`algorithm:value`, in hexadecimal or RFC 4648 base32) are checked for sha1, sha256 and md5.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ _ALGORITHMS = {"sha1": 20, "sha-1": 20, "sha256": 32, "sha-256": 32, "md5": 16} 
 
 
 def parse(stated: str) -> tuple[str, bytes] | None:
-    """Return (algorithm as named in hashlib, bytes of the digest) for a digest written as text;
-    None if its algorithm is unknown or the text is malformed."""
+    """Return a stated digest as (algorithm as named in hashlib, bytes), or None if the algorithm is
+    unknown or the text is malformed."""
     name, _, value = stated.strip().partition(":")
     name, value = name.strip().lower(), value.strip().rstrip("=").upper()
     size = _ALGORITHMS.get(name, 0)
@@ -49,7 +50,8 @@ def parse(stated: str) -> tuple[str, bytes] | None:
 
 
 def differs(stated: str | None, contents: Iterable[bytes | memoryview]) -> bool | None:
-    """Return True if no content has the stated digest, else False; None without a known digest."""
+    """Return True if none of `contents` has the stated digest, False if one has it, and None if no
+    digest of a known algorithm is stated."""
     digest_of = parse(stated) if stated else None
     if digest_of is None:
         return None
@@ -63,7 +65,8 @@ _DOCUMENTS = ("response", "resource", "conversion")
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """Cut a compressed archive into slices at verified members; a plain archive is not cut."""
+    """Return the (start, end) file offsets of slices of about `target` bytes. A slice begins where
+    a compressed member is proven to begin; the last end is None. A plain file is not cut."""
     starts = [0]
     if file.codec != "plain" and file.size > target + target // 2:
         with open_input(file.path) as archive:
@@ -82,7 +85,7 @@ def limits_of(portion: Portion) -> ReadLimits:
     pages=True,
 )
 def read(portion: Portion) -> Iterator[Event]:
-    """Yield the events of a portion of an archive."""
+    """Yield a document, or what was skipped or damaged, for each record of an archive or slice."""
     with open_input(portion.path) as file:
         limits = limits_of(portion)
         yield from read_archive(file, portion.start, portion.end, limits)

@@ -1,6 +1,6 @@
 """Write documents to WARC as conversion records of plain text, like Common Crawl's WET files.
 
-A record's id is derived from the document's id, which is in WARC-Refers-To if it is a URI.
+A record's id is derived from the document's id, which WARC-Refers-To also holds if it is a URI.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.events import Corrupt, Event, NewDamage, Portion, Row, Skipped, too_large
 from curate.formats.kinds import reader
 from curate.formats.mime import is_document, sniff_mime
-from curate.text.decoding import decode, utf_16_in
+from curate.text.decoding import decode, utf_16_in, utf_32_in
 
 OUR_PAGE = b'<meta name=generator content="llmcurate">'  # in base/pages/templates/page.html
 
@@ -42,12 +42,13 @@ def read(portion: Portion) -> Iterator[Event]:
     yield from events
     if body is None:
         return
-    if not utf_16_in(body) and (nuls := len(body) - len(bare := body.strip(b"\0"))):
+    wide = utf_32_in(body) or utf_16_in(body)
+    if not wide and (nuls := len(body) - len(bare := body.strip(b"\0"))):
         yield Corrupt(0, f"{nuls} NUL bytes around the text")
         if not bare:
             return
         body = bare
-    mime = sniff_mime(body)
+    mime = None if wide else sniff_mime(body)
     if mime is not None and not is_document(mime):
         yield Skipped(f"{portion.format}:{mime}", 0)
         return

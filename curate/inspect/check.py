@@ -1,4 +1,4 @@
-"""Compare the files of a run or a refresh HOME with their checksums: `llmcurate check`."""
+"""`llmcurate check`: compare files of a run or of HOME (all refreshes) with their checksums."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from curate.run.intact import EXTRA, MOST_NAMED, corpus_seals, extra_files, plac
 from curate.run.ledger import Ledger, ledger_path
 from curate.run.messages import Specification
 from curate.run.plan import RunPlan, plan_run
-from curate.run.records import Options
+from curate.run.records import Options, read_record
 from curate.steps.recipe import load
 from llmcurate.base.disk import seals
 from llmcurate.base.disk.files import is_below
@@ -42,15 +42,14 @@ class Fault(NamedTuple):
 
 @dataclass
 class Check:
-    """The result of a check. `faults` maps a path to what is wrong, `rows` maps a faulty file to
-    its row in the ledger, and `repaired` is True if a run has recomputed all faulty files."""
+    """The result of comparing files with their checksums."""
 
     JSON = ("out", "files", "faulty", "faults=first", "repaired")
     out: Path
-    files: int = 0
-    faults: dict[str, str] = field(default_factory=dict)
-    rows: dict[str, Row] = field(default_factory=dict)
-    repaired: bool = False
+    files: int = 0  # number of files compared
+    faults: dict[str, str] = field(default_factory=dict)  # path -> what is wrong with the file
+    rows: dict[str, Row] = field(default_factory=dict)  # file -> (stage, partition) to recompute
+    repaired: bool = False  # True if all faulty files are recomputed
 
     @property
     def passed(self) -> bool:
@@ -79,18 +78,19 @@ class Check:
 
 
 def check(out: Path, options: Options) -> Check:
-    """Compare all files of an OUT, or the snapshots and indexes of a refresh HOME, with their
-    checksums. Raises UsageError if the folder is neither."""
+    """Compare all files in the folder `out` with their checksums. The folder is a run's OUT, token
+    shards or a tokenizer that a command made, or the HOME of a refresh (its snapshots and indexes
+    are compared). Raises UsageError for any other folder."""
     result = Check(out)
     home = (out / FILE).is_file()
     if not home and not ledger_path(out).is_file() and not manifest_path(out / "corpus").is_file():
-        raise UsageError(f"{out} holds no finished run: give the OUT of a run, or a HOME")
+        raise UsageError(f"{out} holds no finished run: give an OUT, or a HOME")
     _compare(_of_home(out, result) if home else _of_out(out, result), result, options)
     return result
 
 
 def repair(out: Path, options: Options) -> Check:
-    """Check the files and recompute those that differ. Raises RunFailed if that is not possible."""
+    """Check the files and recompute the faulty ones. Raises RunFailed if that is not possible."""
     before = check(out, options)
     if before.passed:
         return before
@@ -111,9 +111,10 @@ def repair(out: Path, options: Options) -> Check:
         ledger.doubt_run()
         plan = _plan(path.parent, last[0] if last else "")
         if plan is None:
+            command = read_record(path.parent)["command"] or "the command of that run"
             raise RunFailed(
                 f"{out} cannot be repaired: recipe.yaml and stages/ do not record how it was made;"
-                " repeat the command of that run"
+                f" repeat {command}"
             )
     finally:
         ledger.close()

@@ -39,24 +39,19 @@ def _find(folder: Path, name: str) -> tuple[Path, dict[str, Any]] | None:
 
 @dataclass
 class Cut:
-    """An edit of a text. `text` is the text that was cut, None if it is not available."""
+    """An edit of a text: bytes `start` to `end` were replaced."""
 
     step: str
     rule: str
-    start: int
+    start: int  # byte offset in the text that entered the step
     end: int
     replacement: str | None
-    text: str | None = field(default=None, metadata=OPTIONAL)
+    text: str | None = field(default=None, metadata=OPTIONAL)  # the text cut, if known
 
 
 @dataclass(frozen=True)
 class Account:
-    """Everything that OUT records of one document. `str()` gives the lines for the terminal.
-
-    `settings` maps `step.rule` to the setting that holds its limit, `decisions` are the rows of
-    decisions.parquet (with the text of passages if known), and `explained` maps a step to sentences
-    that explain what the step measured.
-    """
+    """Everything that a run records of one document. `str()` gives the lines for the terminal."""
 
     id: str
     out: str
@@ -64,11 +59,11 @@ class Account:
     url: str | None
     source: str | None
     reasons: list[Reason]
-    settings: dict[str, str]
+    settings: dict[str, str]  # `step.rule` -> the setting that holds the rule's limit
     edits: list[Cut]
-    decisions: list[Decision]
-    measured: dict[str, Any]
-    explained: dict[str, list[str]]
+    decisions: list[Decision]  # about its duplicates, with the texts of passages if known
+    measured: dict[str, Any]  # `step.column` -> value
+    explained: dict[str, list[str]]  # step -> sentences on what it measured
     text: str
 
     def __str__(self) -> str:
@@ -78,7 +73,8 @@ class Account:
 
 
 def find(out: Path, name: str) -> Account | None:
-    """Return what OUT records of the document with the id `name`, or None if OUT lacks the id."""
+    """Return what OUT records of the document with the id `name`, or None if it has no such
+    document."""
     if not (out / "corpus").is_dir() and not (out / FOLDER).is_dir():
         return None
     for status, folder in (("rejected", out / FOLDER), ("kept", kept_folder(out))):

@@ -21,13 +21,13 @@ COMMAND = 600  # characters of the command on a page
 
 
 def check_folder(out: Path | None) -> None:
-    """Create OUT, before the work begins. Raises UsageError if the folder cannot be created."""
+    """Create OUT before the work begins. Raises UsageError if the folder cannot be created."""
     if out is not None:
         make_folder(out)
 
 
 def made() -> list[tuple[str, str]]:
-    """Return the date and the command as pairs (title, value), for the head of a page."""
+    """Return (title, value) pairs for the head of a page: the date and the command."""
     now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     return [("made", now), ("command", plain(command_line(), COMMAND))]
 
@@ -45,7 +45,7 @@ class Findings(ABC):
         """Return the lines for the terminal."""
 
     def page(self) -> str:
-        """Return the HTML of NAME.html."""
+        """Return the page as HTML, for the file OUT/NAME.html (NAME is a constant of the class)."""
         return html.render(self.TEMPLATE, findings=self, made=made(), **self.SHOWN)
 
     def write(self, out: Path) -> list[Path]:
@@ -58,7 +58,7 @@ class Findings(ABC):
         return paths
 
     def show(self, out: Path | None, as_json: bool, colours: bool = False) -> None:
-        """Print the text, in `colours` or not, or a line of JSON; write files if OUT is given."""
+        """Print the text, or one line of JSON. Also write the files if OUT is given."""
         if not as_json:
             echo(self.text(), colours)
         if out is not None:
@@ -70,7 +70,7 @@ class Findings(ABC):
 
 @dataclass(frozen=True)
 class Computed(Findings):
-    """Figures that another package computed, under the names that they have in JSON."""
+    """Results that another package computed. Their JSON is that package's dict `figures`."""
 
     JSON = "figures"
     figures: dict[str, Any]

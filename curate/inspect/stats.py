@@ -56,9 +56,9 @@ QUANTILES = {
 
 @dataclass(frozen=True)
 class Number:
-    """A numeric column: number of documents with a finite value, quantiles, mean and histogram."""
+    """Statistics of a numeric column, over the documents that have a finite value."""
 
-    count: int
+    count: int  # documents with a finite value
     least: float
     p01: float
     p10: float
@@ -74,27 +74,26 @@ class Number:
 
 @dataclass(frozen=True)
 class Labels:
-    """A column of labels: number of distinct labels, number of documents with a label, and (label,
-    documents, bytes) of the most frequent labels."""
+    """Statistics of a column of labels, such as languages."""
 
-    distinct: int
-    documents: int
-    top: list[tuple[str, int, int]]
+    distinct: int  # number of distinct labels
+    documents: int  # number of documents with a label
+    top: list[tuple[str, int, int]]  # (label, documents, bytes), most frequent
 
 
 @dataclass(frozen=True)
 class Statistics(Findings):
-    """The statistics of some inputs. `skipped` counts records without a document by type."""
+    """The statistics of some inputs."""
 
     NAME = "stats"
     TEMPLATE = "stats.html"
     inputs: list[str]
-    documents: int
+    documents: int  # number of documents with text
     text_bytes: int
-    without_text: int
-    skipped: dict[str, int]
-    corrupt: int
-    bad_dates: int
+    without_text: int  # number of documents without text
+    skipped: dict[str, int]  # type of record -> number of records without a document
+    corrupt: int  # number of stretches that cannot be read
+    bad_dates: int  # number of dates that cannot be read
     files_without_documents: int
     notices: list[str]
     files: int
@@ -145,7 +144,7 @@ class Statistics(Findings):
                 for source in self.freshness
             ]
             head = ("dates of", "documents", "dated", "oldest", "median", "newest", "cut-off")
-            lines += ["", *table((*head, "again"), rows)]
+            lines += ["", *table((*head, "same URL"), rows)]
         return "\n".join(lines)
 
 
@@ -173,13 +172,14 @@ def measure(batch: pa.RecordBatch, numeric: Iterable[str]) -> pa.Table:
 
 
 def hosts(urls: pa.Array) -> pa.Array:
-    """Return the host of each URL in lower case, without port and user; null if it has none."""
+    """Return each URL's host in lower case, without port and user, or null if it has none."""
     matches = pc.extract_regex(as_large_string(urls), HOST)
     return pc.utf8_lower(pc.struct_field(matches, "host")).cast(pa.large_string())
 
 
 def gather(inputs: list[str], read: ReadSettings | None = None) -> Statistics:
-    """Compute statistics of some inputs. Raises UsageError for web pages, RunFailed if no text."""
+    """Compute statistics of some inputs. Raises UsageError if the input holds web pages instead of
+    text, and RunFailed if no document has text."""
     read = read or ReadSettings()
     plan = plan_reading(inputs, read)
     reader = DirectInput(plan, read)

@@ -31,8 +31,8 @@ Buffers = tuple[Any, Any, dict[str, list[str | None]]]
 
 
 class Documents:
-    """The documents of some inputs that have text, read again on every call of `batches`. `words`
-    names a column with the words of each text; WORD_END is then inserted after each word."""
+    """The documents of some inputs that have text; each call of `batches` reads them again. If
+    `words` names a column with the words of each text, WORD_END is inserted after each word."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Documents:
         self._words = words
 
     def batches(self) -> Iterator[Buffers]:
-        """Yield (data: uint8[], offsets: int64[rows + 1], labels by group), in input order."""
+        """Yield (texts: uint8[], offsets: int64[rows + 1], {column: labels}), in input order."""
         for batch in self._direct.batches(None):
             for first in range(0, batch.num_rows, ROWS):
                 part = batch.slice(first, ROWS)
@@ -63,14 +63,15 @@ class Documents:
 
     @property
     def tally(self) -> dict[str, int]:
-        """Counts of documents and of records that could not be read, from the last reading."""
+        """Numbers of documents read, kept and rejected and of corrupt records in the last
+        reading."""
         tally = self._direct.tally
         return {name: tally[name] for name in ("read", "kept", "rejected", "corrupt")}
 
 
 def marked(batch: pa.RecordBatch, column: str) -> list[str]:
-    """Return the texts with WORD_END after each word in the column. Raises UsageError that names a
-    document if its words do not make up its text, apart from white space."""
+    """Return the texts with WORD_END after each of the words in `column`. Raises UsageError with a
+    document's id if its words do not make up its text, apart from white space."""
     if column not in batch.schema.names:
         raise UsageError(f"--words {column}: the input has no such column")
     texts = []
@@ -115,11 +116,12 @@ def evaluate(
     morphemes: Path | None = None,
     read: ReadSettings | None = None,
 ) -> TokenizerEvaluation:
-    """Return the figures of `tokenize_kit.judge.compare`, the inputs, and counts of documents read.
+    """Evaluate tokenizers on the documents of some inputs with `tokenize_kit.judge.compare`.
 
-    `baseline` is one of the tokenizers or a further one, which then comes last. `dictionary`,
-    `separator` and `words` are those of `segmentation`; `morphemes` is a lexicon. Raises UsageError
-    if a tokenizer cannot be read, no document has text, or no document is in the pivot language.
+    `baseline` may be one of the tokenizers; if not, it is added as the last one. `dictionary`,
+    `separator` and `words` are arguments of `segmentation`; `morphemes` is a lexicon file. Raises
+    UsageError if a tokenizer cannot be read, no document has text, or none is in the pivot
+    language.
     """
     from tokenize_kit.formats.forms import file_of
     from tokenize_kit.formats.tiktoken import is_ranks
@@ -176,8 +178,8 @@ def evaluate(
 def segmentation(
     dictionary: Path | None, separator: str | None = None, words: str | None = None
 ) -> Segmentation:
-    """Return the way to find words in scripts without spaces. Raises UsageError if several ways are
-    given, and LlmcurateError that names the dictionary if it cannot be read."""
+    """Return how to find words in scripts without spaces. Raises UsageError if more than one of the
+    three is given, and LlmcurateError with the dictionary's name if it cannot be read."""
     from tokenize_kit.judge.words import Segmentation
     from tokenize_kit.segment import read_dictionary
 
@@ -329,7 +331,7 @@ Body = list[tuple[list[str], list[int]]]  # cells, and the positions of the best
 
 @dataclass(frozen=True)
 class TokenizerEvaluation(Computed):
-    """The figures of `evaluate`; `colours` is True if the terminal shows colours."""
+    """The report on tokenizers that `evaluate` returns."""
 
     TEMPLATE = "evaluate/tokenizers.html"
     SHOWN: ClassVar[dict[str, Any]] = {
@@ -337,7 +339,7 @@ class TokenizerEvaluation(Computed):
         "ratio": ratio, "whole": whole, "share": share, "pages": pages, "cut_digits": cut_digits,
         "script_name": script_name,
     }  # fmt: skip
-    colours: bool = False
+    colours: bool = False  # True if the terminal shows colours
 
     @property
     def tokenizers(self) -> list[dict[str, Any]]:
@@ -348,7 +350,8 @@ class TokenizerEvaluation(Computed):
         return self.figures["pivot"] or "English"
 
     def bars(self, key: str = "bytes_a_token") -> list[tuple[str, list[float | None]]]:
-        """Return (label, figure `key` per drawn tokenizer) of all texts and each large language."""
+        """Return (label, [the figure `key` of each tokenizer]) for all texts and for each language.
+        The first SERIES tokenizers and LANGUAGES languages are included."""
         drawn = self.tokenizers[:SERIES]
         rows = [("all texts", [t.get(key) for t in drawn])]
         languages = drawn[0]["lang"][:LANGUAGES]
@@ -362,8 +365,8 @@ class TokenizerEvaluation(Computed):
     def scripts(
         self, most: int = SCRIPTS_DRAWN, series: int | None = SERIES
     ) -> list[tuple[str, list[int]]]:
-        """Return (script, number of its tokens in each vocabulary) of the `most` largest scripts,
-        then one row for all others."""
+        """Return (script, [number of its tokens in each vocabulary]) for the `most` scripts with
+        most tokens, then one such row for all other scripts. Uses the first `series` tokenizers."""
         tokenizers = self.tokenizers[:series]
         vocabularies = [{row["label"]: row["vocab"] for row in t["scripts"]} for t in tokenizers]
         names = {n: max(v.get(n, 0) for v in vocabularies) for v in vocabularies for n in v}
@@ -375,8 +378,8 @@ class TokenizerEvaluation(Computed):
         return [(script_name(name), counts) for name, counts in rows]
 
     def rows(self) -> list[tuple[str, list[str], list[int]]]:
-        """Return (title, a cell per tokenizer, positions of the best cells) of every known figure.
-        Speeds have no best cell, since they differ between runs."""
+        """Return (title of a figure, [cell per tokenizer], positions of the best cells) for each
+        known figure. Speeds have no best cell, since they differ between runs."""
         lines = []
         for key, title, format_figure, better in FIGURES:
             values = [t.get(key) for t in self.tokenizers]
@@ -515,7 +518,7 @@ def quoted(word: str, most: int = 24) -> str:
 
 
 def _cut(pieces: list[tuple[str, int]], colours: bool) -> str:
-    """Return the pieces in alternating colours or with bars; ×n marks a piece of n tokens."""
+    """Join pieces of (text, number of tokens), in colours or with bars; `×n` means n tokens."""
     shown = []
     for piece, tokens in pieces:
         word = plain(piece).replace("\n", "↵\n").replace("\t", "→")

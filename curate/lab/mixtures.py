@@ -99,21 +99,21 @@ class Error:
 
 @dataclass(frozen=True)
 class Mixture:
-    """A mixture of sources: the share and the number of epochs of each source, and the target's
-    bits per byte. `interval` is the interval of `predicted`; `measured` is None if no model was
-    trained on the mixture. `intervals`, only for the optimum, are those of its shares."""
+    """A mixture of sources, and the target's bits per byte with it. `measured` is None if no model
+    was trained on it. `intervals` are the intervals of the shares, known only for the optimum."""
 
-    shares: dict[str, float]
-    epochs: dict[str, float]
-    predicted: float
-    interval: list[float]
+    shares: dict[str, float]  # by source
+    epochs: dict[str, float]  # by source
+    predicted: float  # bits per byte
+    interval: list[float]  # of `predicted`
     measured: float | None = field(default=None, metadata=OPTIONAL)
     intervals: dict[str, list[float]] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
 class Confirmed:
-    """Bits per byte of the optimum and of the natural mixture, both trained with `seeds`."""
+    """Bits per byte of models trained on two mixtures: the best by prediction (`optimum`), and the
+    one by the sizes of the sources (`natural`). Each mixture has one model per seed in `seeds`."""
 
     seeds: list[int]
     natural: float
@@ -123,14 +123,14 @@ class Confirmed:
 
 @dataclass(frozen=True)
 class Point:
-    """A trained mixture, and its bits per byte as predicted by regressions that did not see it."""
+    """A mixture that was trained."""
 
     shares: dict[str, float]
-    bits_per_byte: float
-    texts: dict[str, float]
-    predicted: dict[str, float]
+    bits_per_byte: float  # of the target
+    texts: dict[str, float]  # bits per byte of each evaluation text
+    predicted: dict[str, float]  # regression -> prediction without this mixture
     run: str
-    earlier: bool
+    earlier: bool  # True if an earlier search drew it
 
 
 HEAD = ("", "predicted", "interval", "measured")
@@ -140,9 +140,7 @@ REGRESSION_HEAD = ("held-out error", "RMSE", "rank correlation", "interval")
 
 @dataclass(frozen=True)
 class MixtureSearch(Findings):
-    """All figures of a search. `encoded` is True if this search encoded the sources. `regression`
-    is the name of the regression that chose the optimum. `texts` has the regressions' errors on
-    each text alone."""
+    """All figures of a search for a mixture of sources."""
 
     NAME = "mixtures"
     TEMPLATE = "evaluate/mixtures.html"
@@ -156,16 +154,16 @@ class MixtureSearch(Findings):
     total: float
     max_epochs: float
     out: str
-    encoded: bool
+    encoded: bool  # True if this search encoded the sources
     tokenizer: Tokenizer
     model: str
     changes: dict[str, Any]
     train: dict[str, Any]
     eval: dict[str, TextFigures]
     eval_weights: dict[str, float] | None
-    regressions: dict[str, Error]
-    regression: str
-    texts: dict[str, dict[str, Error]]
+    regressions: dict[str, Error]  # name -> error on the target
+    regression: str  # name of the one that chose the optimum
+    texts: dict[str, dict[str, Error]]  # text -> {regression: error}
     mixtures: dict[str, Mixture]
     confirmed: Confirmed | None
     points: list[Point]
@@ -279,13 +277,13 @@ class MixtureSearch(Findings):
 
 @dataclass(frozen=True)
 class Prepared:
-    """The encoded sources and evaluation texts. `encoded` is False if the sources were shards."""
+    """The encoded sources and evaluation texts."""
 
     sources: list[Source]
     sets: Sets
     tokenizer: Tokenizer
     facts: dict[str, TextFigures]
-    encoded: bool
+    encoded: bool  # False if the sources were shards already
 
 
 def prepare(
@@ -296,8 +294,8 @@ def prepare(
     sets: Sequence[str],
     place: EngineChoice,
 ) -> Prepared:
-    """Encode the sources, in the order of their names, and the evaluation texts. Raises
-    UsageError for sources that cannot be mixed."""
+    """Encode the sources, in the order of their names, and the evaluation texts. Raises UsageError
+    if the sources cannot be mixed."""
     check_names(inputs)
     changes = read_sets(sets, [])
     eval_texts = [
@@ -396,9 +394,9 @@ def search_mixture(
     sets: Sequence[str],
     place: EngineChoice,
 ) -> MixtureSearch:
-    """Run the search without repeating finished runs, and return its figures. `weights` are those
-    of the texts; if empty, texts count by their bytes. Raises UsageError before anything is
-    trained, later LlmcurateError or RunFailed."""
+    """Run the search and return its figures; finished runs are not repeated. `weights` are the
+    weights of the target texts, or empty to weight texts by their bytes. Raises UsageError before
+    anything is trained, and LlmcurateError or RunFailed later."""
     import sklearn  # noqa: F401 (fail now if it is missing, not after the training)
 
     if len(inputs) < 2:
@@ -426,12 +424,11 @@ def search_mixture(
 
 @dataclass(frozen=True)
 class _Point:
-    """A mixture to train. `shares` are in 10,000ths, without sources of share 0. `earlier` is True
-    if an earlier search in OUT drew the mixture."""
+    """A mixture of sources to try in the search, and the task that trains a model on it."""
 
-    shares: dict[str, int]
+    shares: dict[str, int]  # in 10,000ths, without sources of share 0
     task: RunTask
-    earlier: bool = False
+    earlier: bool = False  # True if an earlier search in OUT drew it
 
 
 @dataclass(frozen=True)
@@ -484,7 +481,8 @@ class _Search:
         return _Point(shares, task)
 
     def identity(self, shares: Mapping[str, int]) -> dict[str, Any]:
-        """Return the sources, model and settings that a mixture's digest is computed from."""
+        """Return what a mixture's digest is computed from: its sources, the model and the
+        settings."""
         fingerprints = {source.name: source.fingerprint for source in self.sources}
         return {
             "shares": dict(shares),
@@ -673,19 +671,17 @@ class _Search:
 
 @dataclass(frozen=True)
 class Target:
-    """The target of the search, a weighted sum of bits per byte. `weights` has a weight per
-    document, `by_text` for each text such weights if this text alone is the target. `scale` has a
-    factor per document. Nats and bytes are multiplied by it, so that sums over all documents count
-    each text by its weight."""
+    """The target of the search: a weighted sum of bits per byte. A document's nats and bytes are
+    multiplied by `scale`. So in sums, an evaluation text counts by its weight, not its size."""
 
-    weights: np.ndarray
-    by_text: dict[str, np.ndarray]
-    scale: np.ndarray
+    weights: np.ndarray  # float64[documents]
+    by_text: dict[str, np.ndarray]  # text -> weights if it alone is the target
+    scale: np.ndarray  # float64[documents]
 
     @classmethod
     def of(cls, rows: Rows, weights: Mapping[str, float]) -> Target:
-        """Return the target for the documents of `rows`. `weights` are those of the texts; if
-        empty, texts count by their bytes."""
+        """Return the target for the documents of `rows`. `weights` maps the name of each evaluation
+        text (a group of documents) to its weight. If empty, texts are weighted by their bytes."""
         sizes = np.maximum(rows.scored.sizes.astype(np.float64), 1e-300)
         by_text = {}
         whole = sum(weights.values())
@@ -702,7 +698,8 @@ class Target:
         return cls(sizes * scale / (sizes * scale).sum(), by_text, scale)
 
     def bits(self, rows: Rows, points: Sequence[_Point]) -> np.ndarray:
-        """Return float64[points, documents]: bits per byte by trained mixture and document."""
+        """Return the bits per byte of each document with each trained mixture: float64[points,
+        documents]."""
         nats = np.vstack([rows.values[point.task.name] for point in points])
         bits: np.ndarray = nats / np.log(2) / np.maximum(rows.scored.sizes, 1)
         return bits

@@ -1,11 +1,12 @@
 """Order of documents that puts similar ones next to each other, for in-context pretraining (Shi et
 al. 2024).
 
-Vectors are those of `dedup_semantic` without a model (TF-IDF of hashed words, an SVD, a residual),
-as integers. The paper walks through the graph of nearest neighbours. Here the corpus is first split
-into halves, between two documents that are far apart, and each half again, until a group has at
-most LEAF documents. Within a group the walk goes to the nearest document not yet visited. So each
-document is read log2(documents / LEAF) times and compared only with those of its group.
+Vectors are those of the step `dedup_semantic` without a model, as integers: TF-IDF of hashed words,
+reduced by an SVD, and the hashed rest that the SVD leaves over. The paper walks through the graph
+of nearest neighbours. Here the corpus is first halved by two documents that are far apart: each
+half is nearer to one of them. Each half is halved again, until a group has at most LEAF documents.
+Within a group the walk goes to the nearest document not yet visited. So each document is read
+log2(documents / LEAF) times and compared only with those of its group.
 
 The search takes 384 bytes per document on disk and 24 in memory.
 """
@@ -34,26 +35,26 @@ Corpus = Callable[..., Iterator[pa.RecordBatch]]
 
 @packing("neighbours")
 def by_neighbours(corpus: Corpus, folder: Path) -> tuple[DocumentKeys, str]:
-    """Return keys that order documents by similarity, and a line of text on the similarity of
-    adjacent documents."""
+    """Return (keys that order documents by similarity, one line on how similar adjacent ones
+    are)."""
     found = find_neighbours(corpus, folder)
     return found.draws, found.summary
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """An order of documents, given by the keys `draws`. `cosine` is the mean cosine of adjacent
-    documents, `before` that in an order by hash, and `summary` a line with these figures."""
+    """An order of documents in which adjacent documents are similar."""
 
-    draws: DocumentKeys
-    cosine: float
-    before: float
-    summary: str
+    draws: DocumentKeys  # keys that sort the documents
+    cosine: float  # mean cosine of adjacent documents
+    before: float  # mean cosine of adjacent documents in an order by hash
+    summary: str  # one line with these figures
 
 
 def find_neighbours(corpus: Corpus, folder: Path, leaf: int = LEAF) -> Neighbours:
-    """Return the order of a corpus with columns id and text, using `folder` for temporary files.
-    The order depends on the documents, not on the order of input."""
+    """Return an order of documents in which similar ones are adjacent. `corpus` has the columns id
+    and text; `folder` is for temporary files. Groups of more than `leaf` documents are halved
+    before their documents are compared. The order of the input does not matter."""
     from curate.lab.semantic.matrix import UNIT
 
     scratch = folder / SCRATCH

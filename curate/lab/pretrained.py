@@ -15,7 +15,7 @@ from llmcurate.base.errors import UsageError, first_line
 
 
 def most_tokens(config: Any, max_tokens: int) -> int:
-    """Return max_tokens, or the largest number of tokens that a model with this config takes."""
+    """Return `max_tokens`, or the model's own limit on tokens (by its config) if that is lower."""
     most = getattr(config, "max_position_embeddings", None) or max_tokens
     # RoBERTa's positions begin after that of the padding.
     roberta = config.model_type in ("roberta", "xlm-roberta")
@@ -23,8 +23,9 @@ def most_tokens(config: Any, max_tokens: int) -> int:
 
 
 class Pretrained:
-    """A model of transformers in 32-bit floats. `missing` names weights that the folder lacks. With
-    `gpu` it runs on a GPU if there is one, else on one thread: workers use the other cores."""
+    """A model of transformers in 32-bit floats, loaded from a folder. `missing` names weights that
+    the folder lacks. With `gpu`, the model runs on a GPU if there is one. On a CPU, the model uses
+    one thread, since other workers use the other cores."""
 
     def __init__(
         self, folder: Path, auto_class: str, max_tokens: int, what: str, gpu: bool = False

@@ -134,7 +134,7 @@ def _amounts(option: str, text: str) -> list[float]:
 
 
 def sweep_lines(figures: Sweep) -> list[str]:
-    """Return the table of a sweep's runs, and a line on their cost."""
+    """Return the lines of a table of a sweep's runs, followed by a line on their cost."""
     points = figures.points
     head = (
         *("size", "parameters", "without embeddings", "tokens", "epochs", "FLOPs"),
@@ -190,18 +190,19 @@ Series = tuple[str, list[Any], list[Any]]  # name, dots, line
 
 @dataclass(frozen=True)
 class LawFits(Findings):
-    """The report on scaling laws. `figures` are the laws fitted to the points `measured`."""
+    """The report on scaling laws."""
 
     NAME = "scaling"
     TEMPLATE = "evaluate/scaling.html"
     SHOWN: ClassVar[dict[str, Any]] = {"head": FITTED}
     JSON = "figures"
-    figures: Fits
-    measured: Measured
+    figures: Fits  # the fitted laws
+    measured: Measured  # the points to which they are fitted
 
     def rows(self) -> list[list[str]]:
-        """Return a row of the table per approach: its exponent, and the best model sizes at the
-        largest budget times each of MULTIPLES."""
+        """Return one table row per approach: the exponent, the number of resamples, and the best
+        model size at several multiples (MULTIPLES) of the largest budget, or why there is no
+        fit."""
         rows = []
         fits = {**self.figures.approaches, "Kaplan's law": self.figures.kaplan}
         for name, own in fits.items():
@@ -291,8 +292,9 @@ class LawFits(Findings):
         return series
 
     def best(self) -> list[Series]:
-        """Return the best model size by budget, to be drawn: a line per approach, the minima of
-        parabolas as dots, and a line for the rule of 20 tokens per parameter."""
+        """Return the curves of the best model size by budget: a line for each of Hoffmann et al.'s
+        ways (approaches) to fit a law, and one for the rule of 20 tokens per parameter. An approach
+        that fits a parabola per budget also has dots at the minima of the parabolas."""
         from train.lab.scaling.laws import rule_of_twenty
 
         low, high = self.figures.flops[0], self.figures.flops[1] * MULTIPLES[-1]

@@ -57,10 +57,10 @@ def clamped(
     weights: Mapping[str, Fraction], total: Fraction, low: Exact, high: Exact
 ) -> dict[str, Fraction]:
     """Return amounts proportional to the weights within bounds, with the sum `total` if possible.
-    Each amount is scale * weight with the same scale, raised to its bound in `low` and cut to its
-    bound in `high`. A name without a bound is not limited. If no scale reaches `total`, all amounts
-    are at their lower or all at their upper bounds, so callers must check the sum. With equal
-    weights and high = cap * size this is UniMax (Chung et al. 2023, algorithm 1)."""
+    All amounts are weight * scale with the same scale, but raised to the bound in `low` and cut to
+    the bound in `high`. A name without a bound is not limited. If no scale reaches `total`, all
+    amounts are at their lower or all at their upper bounds, so callers must check the sum. With
+    equal weights and high = cap * size this is UniMax (Chung et al. 2023, algorithm 1)."""
 
     def at(scale: Fraction | None) -> dict[str, Fraction]:
         amounts = {}
@@ -101,32 +101,31 @@ Key = tuple[str, int]  # group, bucket of scores
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of a mix. `weights` is a policy, a preset, or one number per group. `total` is
-    the size of the mix, None for the size of the sources. `amounts` and `epochs` are given per
-    group instead of weights. `floors` and `caps` are the smallest and the largest share of a group
-    in the mix. `buckets` are relative epochs per score bucket, or None. `curve` maps a power >= 0
-    to the epochs per bucket; the power is chosen so that the group's amount is reached."""
+    """The settings of a mix. If the amounts or epochs of groups are given, `weights` are not used.
 
-    weights: str | Mapping[str, float] = "proportional"
+    `curve` takes a power (an exponent >= 0) and returns the epochs per score bucket; larger powers
+    favour the best buckets. The power for a group is chosen so that the group's amount is reached.
+    """
+
+    weights: str | Mapping[str, float] = "proportional"  # policy, preset, or number per group
     alpha: float = 0.3
-    total: int | None = None
+    total: int | None = None  # size of the mix; None for the size of the sources
     amounts: Mapping[str, int] = field(default_factory=dict)
     epochs: Mapping[str, float] = field(default_factory=dict)
-    floors: Mapping[str, float] = field(default_factory=dict)
-    caps: Mapping[str, float] = field(default_factory=dict)
+    floors: Mapping[str, float] = field(default_factory=dict)  # smallest share in the mix
+    caps: Mapping[str, float] = field(default_factory=dict)  # largest share in the mix
     max_epochs: float = 4.0
-    buckets: tuple[float, ...] | None = None
+    buckets: tuple[float, ...] | None = None  # relative epochs per score bucket
     curve: Callable[[float], list[float]] | None = None
 
 
 @dataclass(frozen=True)
 class Design:
-    """A designed mix. `amounts` are units per group, `strata` units per stratum. `refused` says why
-    the request is impossible, else None; if set, the design is the nearest possible one."""
+    """A designed mix. All amounts are numbers of tokens, bytes or documents (the mix's unit)."""
 
-    amounts: dict[str, int]
-    strata: dict[Key, int]
-    refused: str | None = None
+    amounts: dict[str, int]  # per group
+    strata: dict[Key, int]  # per stratum
+    refused: str | None = None  # why the request is impossible; the mix is then the nearest one
 
 
 def exact(number: float | int | str) -> Fraction:
@@ -315,18 +314,17 @@ MOST_GROUPS = 10_000
 
 @dataclass
 class Strata:
-    """Assigns documents to strata, numbered in the order of their first document. `by` is the
-    column of the groups, None if sources are groups. `column` has the scores, whose buckets `edges`
-    separate. Bucket i holds edges[i - 1] <= score < edges[i]; one more bucket, the last, holds the
-    documents without a score. Documents before `since`, or not before `until`, are left out."""
+    """Assigns documents to strata, numbered in the order of their first document. A stratum is a
+    group and a score bucket. Bucket i holds edges[i - 1] <= score < edges[i]; one more bucket, the
+    last, holds documents without a score."""
 
-    by: str | None = None
-    column: str | None = None
+    by: str | None = None  # column of the groups; None if sources are groups
+    column: str | None = None  # with the scores
     edges: tuple[float, ...] = ()
-    since: datetime | None = None
-    until: datetime | None = None
-    undated: bool = True
-    keys: dict[Key, int] = field(default_factory=dict)
+    since: datetime | None = None  # earlier documents are left out
+    until: datetime | None = None  # documents from this time on are left out
+    undated: bool = True  # False to leave out documents without a date
+    keys: dict[Key, int] = field(default_factory=dict)  # stratum -> its number
     outside: dict[str, Counter[str]] = field(default_factory=dict)  # source -> reason -> documents
 
     def of(self, source: str, batch: pa.RecordBatch) -> np.ndarray:

@@ -58,14 +58,12 @@ MOST_THREADS = 8  # each holds a part in memory
 
 @dataclass
 class Layout:
-    """The output files. `part_bytes` and `total` are approximate bytes of text per file and in all
-    files. `workers` is the number of writing threads. `own` are columns with a dot in their name
-    that are not attributes."""
+    """The output files of a mix."""
 
-    part_bytes: int
-    total: int
-    workers: int = 1
-    own: frozenset[str] = frozenset()
+    part_bytes: int  # approximate bytes of text per file
+    total: int  # approximate bytes of text in all files
+    workers: int = 1  # number of writing threads
+    own: frozenset[str] = frozenset()  # columns with a dot in their name that are no attributes
 
     @property
     def parts(self) -> int:
@@ -162,26 +160,24 @@ def _write_part(spill: Spill, part: int, folder: Path, own: frozenset[str]) -> d
 
 @dataclass(frozen=True)
 class Totals:
-    """Figures of each stratum, each int64[strata]. `drawn` and `drawn_size` are number and size of
-    the documents from the partial epoch, `copies` and `amount` those of the documents of all
-    epochs, repetitions included, `taken` and `unique` those of the documents that are in the mix at
-    least once. `bytes` counts the text of all copies."""
+    """The amounts that a mix takes from each stratum (score bucket of a group): int64[strata] each.
+    Sizes are in the unit of the mix."""
 
-    drawn: np.ndarray
-    drawn_size: np.ndarray
-    copies: np.ndarray
-    amount: np.ndarray
-    taken: np.ndarray
-    unique: np.ndarray
-    bytes: np.ndarray
+    drawn: np.ndarray  # documents in the partial epoch
+    drawn_size: np.ndarray  # their size
+    copies: np.ndarray  # documents in all epochs, repetitions included
+    amount: np.ndarray  # their size
+    taken: np.ndarray  # documents that are in the mix at least once
+    unique: np.ndarray  # their size
+    bytes: np.ndarray  # bytes of text, repetitions included
 
 
 def count_taken(
     measured: Measured, chosen: EpochPlan, groups: np.ndarray, marked: Path | None
 ) -> Totals:
-    """Count the documents that the mix takes. `groups` (int32[strata]) is the number of each
-    stratum's group. The file `marked`, if given, gets a row per document (grp, hash, size,
-    taken)."""
+    """Count the documents that the mix takes from each stratum (the documents of one group and one
+    score bucket). `groups` is int32[strata]: the number of each stratum's group. If `marked` is
+    given, that file gets a row (grp, hash, size, taken) per document."""
     strata_count = len(chosen.full)
     drawn, drawn_size, drawn_bytes = (np.zeros(strata_count, np.int64) for _ in range(3))
     taking = PartialEpoch(chosen)
@@ -237,9 +233,9 @@ class Prepared:
 def prepare(
     mix: MixSettings, sources: list[Source], scratch: Path, say: Say, copy: Copy | None = None
 ) -> Prepared:
-    """Measure the sources and choose documents. All documents are stored in `copy`, if given. If
-    the mix is impossible, print the nearest mix and raise UsageError, unless `mix.nearest` is
-    set."""
+    """Measure the sources and choose documents. If `copy` is given, all documents are stored there.
+    If the mix is impossible, print the nearest mix and raise UsageError. With `mix.nearest`, return
+    the nearest mix instead."""
     quality = mix.quality
     strata = Strata(
         by=mix.by,
@@ -318,7 +314,8 @@ def prepare(
 def make(
     mix: MixSettings, prepared: Prepared, copy: Copy, folder: Path, context: ProductContext
 ) -> dict[str, Any]:
-    """Write the mix of the documents in `copy` into the folder; return figures for the report."""
+    """Write the documents of the mix, which are read from `copy` (the decoded documents on disk),
+    into the folder. Return figures for the report."""
     totals = prepared.totals
     own = frozenset({SOURCE, EPOCH}.union(*(source.own for source in prepared.sources)))
     layout = Layout(mix.part_bytes, int(totals.bytes.sum()), context.workers, own)

@@ -1,18 +1,19 @@
 """Measure the sources of a mix: read them once, and choose the documents of each epoch.
 
-Reading writes one small row per document (stratum, key, size, bytes, hash of the text) to a parquet
-file, so choosing documents needs no memory of the corpus. The decoded documents also go to disk, so
-writing the mix does not read the sources again. Sizes are tokens, bytes or documents. Tokens are
-counted by a tokenizer, or read from token shards made with that tokenizer; without a tokenizer they
-are estimated as bytes / 4.
+Reading writes one small row per document to a parquet file: stratum (number of a group and score
+bucket), key, size, bytes and hash of the text. So choosing documents needs no memory of the corpus.
+The decoded documents also go to disk, so writing the mix does not read the sources again. Sizes are
+tokens, bytes or documents. Tokens are counted by a tokenizer, or read from token shards made with
+that tokenizer; without a tokenizer they are estimated as bytes / 4.
 
 The repetitions and positions of a document depend only on seed, source and id. An epoch is all
-documents of a source once, ordered by 64-bit keys. The first four bits of a key are the same in
-every epoch, the others are drawn anew. So an epoch is complete before the next one begins, two
-repetitions are at least 15/16 of an epoch apart, and neighbours change from epoch to epoch. A
-partial epoch takes the documents with the smallest keys. A source with E epochs places the copy of
-epoch e with key k, as a fraction in [0, 1), at (e + k) / E of the mix. All sources are interleaved
-in this way, so each keeps its share in every stretch of the mix, up to the noise of a random order.
+documents of a source once, ordered by 64-bit keys. A source with E epochs places the copy of epoch
+e with key k, as a fraction in [0, 1), at (e + k) / E of the mix. So an epoch is complete before the
+next one begins. The first four bits of a key are the same in every epoch, the others are drawn
+anew. So a document stays in the same sixteenth of each epoch, and its repetitions are at least
+15/16 of an epoch apart, but its neighbours change from epoch to epoch. A partial epoch takes the
+documents with the smallest keys. All sources are interleaved in this way, so each keeps its share
+in every stretch of the mix, up to the noise of a random order.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ COLUMNS = ["id", "tokens", "bytes"]
 
 
 class Sizes:
-    """Measures the sizes of documents: call `of` for each batch of all sources in reading order,
-    then `end`. `shards` maps a source's name to its folder of token shards. Raises UsageError if
-    the tokenizer or shards cannot be used."""
+    """Measures the sizes of documents. Call `of` for each batch of all sources in reading order,
+    then call `end`. `shards` maps a source's name to a folder of token shards, whose counts are
+    used. Raises UsageError if the tokenizer or the shards cannot be used."""
 
     def __init__(
         self, unit: str, tokenizer: Path | None = None, shards: Mapping[str, str] | None = None
@@ -166,14 +167,13 @@ ROWS = 200_000
 
 @dataclass
 class Measured:
-    """The measured documents. `path` is a file with one row per document. `documents`, `sizes` and
-    `bytes` (int64[strata]) are the sums of each stratum."""
+    """The measured documents."""
 
-    path: Path
+    path: Path  # file with one row per document
     strata: Strata
-    documents: np.ndarray
-    sizes: np.ndarray
-    bytes: np.ndarray
+    documents: np.ndarray  # int64[strata]: number
+    sizes: np.ndarray  # int64[strata]: in the unit of the mix
+    bytes: np.ndarray  # int64[strata]: of text
 
     def keyed(self, values: np.ndarray) -> dict[Key, int]:
         return {key: int(values[number]) for key, number in self.strata.keys.items()}
@@ -203,15 +203,15 @@ class Rows:
 
 
 def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
-    """Return uint64[rows]: the key of each document in the first epoch of its source."""
+    """Return uint64[rows]: the key that orders each document in the first epoch of its source."""
     from tokenize_kit.shards.shuffle import keys
 
     return keys(batch["id"], seed_of(source.name, seed))
 
 
 def text_hashes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return uint8[rows, 16]: the xxh3-128 of each text, as in exact deduplication, which is not
-    imported here, because loading numba takes longer than hashing a gigabyte."""
+    """Return uint8[rows, 16]: the xxh3-128 of each text. Exact deduplication has the same hashes,
+    but its module loads numba, which takes longer than hashing a gigabyte."""
     from xxhash import xxh3_128_digest
 
     view = data.data
@@ -229,9 +229,9 @@ def measure(
     near: BandKeys | None = None,
     copy: Copy | None = None,
 ) -> Measured:
-    """Read all sources once and write the file of measured rows. `hashed` stores the hash of each
-    text. If given, `near` and `copy` receive the documents that are not left out; `copy` also
-    receives the name of the source."""
+    """Read all sources once and write a file with one row of measures per document of the mix
+    (`strata` leaves some out, for example by date). `hashed` adds a hash of the text. The same
+    documents are added to `near` and `copy`, if given; `copy` also gets the name of the source."""
     sums: list[np.ndarray] = []
     strata.begin()
     row = 0
@@ -318,7 +318,7 @@ def seed_of(source: str, seed: int) -> int:
 
 
 def keys(base: np.ndarray, epoch: int) -> np.ndarray:
-    """Return uint64[rows]: keys of documents in an epoch. `base` has those of epoch 0."""
+    """Return uint64[rows]: the documents' keys in an epoch. `base` has their keys in epoch 0."""
     if epoch == 0:
         return base
     z = base + np.uint64(_GAMMA * epoch % 2**64)
@@ -329,8 +329,9 @@ def keys(base: np.ndarray, epoch: int) -> np.ndarray:
 
 
 def positions(key: np.ndarray, epoch: int, epochs: float) -> np.ndarray:
-    """Return float64[rows] in [0, 1): the place in the mix of each document of one epoch. `key`
-    (uint64[rows]) are the keys in this epoch, `epochs` the source's number of epochs in the mix."""
+    """Return float64[rows] in [0, 1): the place in the mix of each document of one epoch of a
+    source, (epoch + key) / epochs. `key`: uint64[rows], the documents' random sort keys in this
+    epoch, taken as fractions. `epochs`: the number of epochs of the source in the mix."""
     return np.minimum((epoch + key * _ONE) / epochs, np.nextafter(1.0, 0.0))
 
 
@@ -355,14 +356,15 @@ class EpochPlan:
 
 
 class PartialEpoch:
-    """Selects the rows of the partial epoch. Each pass over all documents needs a new object."""
+    """Selects documents of incomplete last epochs. Each pass over the corpus needs a new object."""
 
     def __init__(self, chosen: EpochPlan) -> None:
         self.chosen, self._ties = chosen, chosen.ties.copy()
 
     def last(self, number: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Return bool[rows]: True for a row in the partial (last) epoch of its stratum. `number`
-        (int64[rows]) is the stratum of each row, `key` (uint64[rows]) its key in that epoch."""
+        """Return bool[rows]: True for a document in the incomplete last epoch of its stratum.
+        `number`: int64[rows] are the strata, `key`: uint64[rows] the documents' keys in that
+        epoch."""
         taken = key < self.chosen.cut[number]
         if self._ties.any():
             for row in np.flatnonzero((key == self.chosen.cut[number]) & (self._ties[number] > 0)):
@@ -374,8 +376,9 @@ class PartialEpoch:
 
 
 def last_keys(base: np.ndarray, full: np.ndarray) -> np.ndarray:
-    """Return uint64[rows]: the keys of documents in the partial epoch. `base` (uint64[rows]) are
-    their keys in epoch 0, `full` (int64[rows]) the complete epochs of each row's stratum."""
+    """Return uint64[rows]: the documents' random sort keys in the last epoch, which takes only some
+    documents, those with the smallest keys. `base`: uint64[rows], the keys in epoch 0. `full`:
+    int64[rows], the number of complete epochs before the last one."""
     result = base.copy()
     for epoch in np.unique(full).tolist():
         of_epoch = full == epoch

@@ -1,11 +1,11 @@
 """Overlap of sources: count the texts that several of them have.
 
 Texts are equal by hash (xxh3-128, the default of exact deduplication), or near-duplicates by
-MinHash band keys. A run with a MinHash dedup keeps the band keys of its documents in OUT/index,
-from which they are read by id. The first such index sets bands, rows, shingles and seed. For a
-source without an index of these settings, band keys are computed. Documents with a common band key,
-directly or through other documents, count as duplicates, as in `dedup --method minhash` without
-`verify`.
+MinHash band keys. A run with a MinHash dedup keeps band keys in OUT/index, by document id. If a
+source is the output of such a run, its band keys are read from there. The first of these sources
+sets bands, rows, shingles and seed for all sources. For a source without an index of these
+settings, band keys are computed. Documents with a common band key, directly or through other
+documents, count as duplicates, as in `dedup --method minhash` without `verify`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ IDS = pa.schema([("row", pa.int64()), ("id", pa.string())])
 
 
 class BandKeys:
-    """Collects the MinHash band keys of all sources: `add` their documents, then `close`. The
-    parquet file `path` then holds every band key, with columns `row` (the number of the document)
-    and `key`. `kept` are the sources whose keys come from an index. `absent` has the number of
-    documents that are missing in each source's index."""
+    """Collects the MinHash band keys of all sources. Call `add` for their documents, then `close`,
+    which writes every band key to the parquet file `path`, with the columns `row` (the number of
+    the document) and `key`. `kept` are the sources whose keys come from an index. `absent` is the
+    number of documents that are missing in each source's index."""
 
     def __init__(
         self, sources: list[Source], scratch: Path, step: DedupMinhash | None = None
@@ -93,7 +93,7 @@ class BandKeys:
         self._bands.write(pa.table(table, schema=BANDS))
 
     def close(self, failed: bool = False) -> None:
-        """Finish the file: read the band keys from indexes and join them to documents by id."""
+        """Finish the file with band keys from sources' indexes. If `failed`, discard the file."""
         for writer in self._ids.values():
             writer.close(failed)
         done = False
@@ -145,7 +145,7 @@ def clusters(db: Any, bands: Path) -> None:
 
 
 def connected(a: np.ndarray, b: np.ndarray, count: int) -> np.ndarray:
-    """Return int64[count]: the smallest node connected with each node. Edge i joins a[i] and
+    """Return int64[count]: the smallest node in each node's component. Edge i joins a[i] and
     b[i]."""
     label = np.arange(count)
     while True:

@@ -1,4 +1,4 @@
-"""Published mixtures: the sources' weights, with the epochs and sizes of their tables."""
+"""Published mixtures: the weight of each source, with its epochs and size if the paper has them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from fractions import Fraction
 
 @dataclass(frozen=True)
 class Row:
-    """A source of a published mixture. `weight` is its share of the text read, relative to the
-    other weights. `epochs` is how often it was read, None if the table does not say. `size` is in
-    the unit of the table."""
+    """A source of a published mixture."""
 
-    weight: str
-    epochs: str | None = None
-    size: float | None = None
+    weight: str  # share of the text read, relative to the other weights
+    epochs: str | None = None  # how often it was read, if the table says it
+    size: float | None = None  # in the unit of the table
 
     def unique(self, total: int) -> Fraction:
-        """Return the number of unique tokens of the source, if the mixture has `total` tokens and
-        `weight` is a percentage."""
+        """Return the source's number of unique tokens in a mixture of `total` tokens: the share
+        `weight` (here a percentage) of `total`, divided by `epochs`."""
         assert self.epochs is not None
         return Fraction(self.weight) / 100 * total / Fraction(self.epochs)
 

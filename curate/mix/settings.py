@@ -26,9 +26,9 @@ PRESETS_OF_QUALITY: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 class Curve(BaseModel):
     """An upsampling curve over buckets of equal size, worst bucket first. The worst-scored share
-    `discard` is left out. Above it, percentile x gets most * ((x - discard) / (1 - discard)) **
-    power epochs. The power follows from the amount: the more text a group must give, the flatter
-    the curve."""
+    `discard` is left out. Above it, percentile x is repeated for most * ((x - discard) / (1 -
+    discard)) ** power epochs. The power follows from the amount of text to take from a group (such
+    as a source): the larger the amount, the flatter the curve."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,7 +45,8 @@ class Curve(BaseModel):
     )
 
     def epochs(self, power: float) -> list[float]:
-        """Return the epochs of each bucket: the mean of the curve over the bucket's percentiles."""
+        """Return the number of epochs of each bucket: the mean, over the bucket's percentiles, of
+        the curve with this power."""
 
         def area(x: float) -> float:  # under the curve up to percentile x
             above = max(0.0, (x - self.discard) / (1 - self.discard))
@@ -130,8 +131,9 @@ class Quality(BaseModel):
 
 
 def buckets(text: str) -> dict[str, str | list[float] | dict[str, float]]:
-    """Return the setting `quality` that a short form states. `score:0.2,0.8:0,1,3` gives column,
-    edges and epochs, `COLUMN:fineweb2` a preset, `COLUMN:curve` an upsampling curve."""
+    """Return the setting `quality` for its short form on the command line. `COLUMN:EDGES:EPOCHS`,
+    as in `score:0.2,0.8:0,1,3`, gives edges and epochs, `COLUMN:fineweb2` a preset, and
+    `COLUMN:curve` an upsampling curve."""
     prefix, _, epochs = text.rpartition(":")
     if prefix and epochs == "curve":
         return {"column": prefix, "curve": {}}

@@ -23,19 +23,16 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass
 class Source:
-    """A source of a mix. `name` is the name in weights and tables. `read` returns the documents,
-    the same at every call. `direct` is the input being read, with counts of the last reading.
-    `inputs` are as the user gave them, `files` their paths. `own` are columns with a dot in their
-    name that are not attributes; they are known after a reading."""
+    """A source of a mix. The field `own` is empty until the documents are read."""
 
-    name: str
-    read: Callable[[], Batches]
-    direct: DirectInput | None = None
+    name: str  # in weights and tables
+    read: Callable[[], Batches]  # returns the documents, the same at every call
+    direct: DirectInput | None = None  # the input, with counts of the last reading
     fingerprint: str = ""
-    inputs: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()  # as the user gave them
+    files: tuple[str, ...] = ()  # paths
     notices: tuple[str, ...] = ()
-    own: set[str] = field(default_factory=set)
+    own: set[str] = field(default_factory=set)  # columns `a.b` that are no attributes
 
 
 def named(arguments: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -97,7 +94,7 @@ def open_sources(
 
 
 def own_corpus(name: str, batches: Callable[..., Batches]) -> Source:
-    """Return a source with the documents that the steps of the same recipe kept."""
+    """Return a source with the documents that the recipe itself keeps, after its steps."""
 
     own: set[str] = set()
 

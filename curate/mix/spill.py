@@ -42,7 +42,8 @@ def _open(path: Path, flags: int, direct: int, mode: int = 0o600) -> int:
 
 
 def _use_page_cache(handle: int) -> None:
-    """Turn direct access off: some systems accept the flag, but refuse the first read or write."""
+    """Turn direct access to the disk (O_DIRECT) off for an open file. Some systems open a file with
+    this flag but then refuse to read or write."""
     import fcntl
 
     fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) & ~DIRECT)
@@ -57,8 +58,8 @@ def _anonymous(size: int) -> mmap.mmap:
 
 
 class Appended:
-    """A file that is written sequentially: `append` bytes, then `close`. `direct` is the flag that
-    opens a file for direct access, 0 to use the page cache."""
+    """A file that is written sequentially: call `append` for each piece of data, then `close`.
+    `direct` is the flag that opens a file for direct access, 0 to use the page cache."""
 
     def __init__(
         self, path: Path, buffer_bytes: int, mode: int = 0o600, direct: int = DIRECT
@@ -216,7 +217,7 @@ Piece = tuple[int, int]  # offset and size in a file
 
 @dataclass(frozen=True)
 class Stretch:
-    """The place on disk of rows that were added together."""
+    """The place on disk of the rows of one call of `RowFile.add`."""
 
     text: Piece
     columns: Piece
@@ -225,13 +226,12 @@ class Stretch:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows in memory. `columns` has all columns; its `text` holds only the length of each text. Row
-    i has the text texts[position[i]]. Entries of `texts` that belong to no row are the bytes
-    between stretches."""
+    """Rows in memory. Row i has the text texts[position[i]]; some entries of `texts` belong to no
+    row."""
 
     texts: pa.LargeStringArray
     position: np.ndarray
-    columns: pa.Table
+    columns: pa.Table  # all columns; `text` holds only the length of each text
 
     def take(self, rows: np.ndarray) -> pa.Table:
         table = self.columns.take(pa.array(rows))
@@ -302,8 +302,8 @@ class RowFile:
 
 
 class Copy:
-    """The documents of all sources, kept to be read again without decoding. `add` them in reading
-    order, `close`, then iterate over `runs`."""
+    """The documents of all sources, stored to be read again without decoding. Call `add` in reading
+    order, then `close`, then iterate over `runs`."""
 
     def __init__(self, path: Path) -> None:
         self._file = RowFile(path)

@@ -20,24 +20,20 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Amounts:
-    """The available and the chosen amount of some documents. `size`, `quota` and `amount` are
-    available, planned, and in the mix, in units. `copies` counts documents in the mix, repetitions
-    included, and `share` is their share of the mix. `unique` is in the mix without repetitions, in
-    units. `unique_documents` are in the mix at least once. `last_epoch` counts documents from the
-    last, partial epoch, `never` those that are not in the mix."""
+    """The amount of some documents that is available, and the amount that is in the mix."""
 
-    documents: int
-    bytes: int
-    size: int
-    quota: int
-    amount: int
-    copies: int
-    share: float
+    documents: int  # available
+    bytes: int  # available bytes of text
+    size: int  # available units
+    quota: int  # planned units
+    amount: int  # units in the mix, repetitions included
+    copies: int  # documents in the mix, repetitions included
+    share: float  # of the mix
     epochs: float
-    unique: int
-    unique_documents: int
-    last_epoch: int
-    never: int
+    unique: int  # units in the mix, without repetitions
+    unique_documents: int  # documents that are in the mix at least once
+    last_epoch: int  # documents taken in the last, partial epoch
+    never: int  # documents that are not in the mix
 
 
 @dataclass(frozen=True)
@@ -64,11 +60,8 @@ class Row(Amounts, _Asked):
 
 @dataclass(frozen=True)
 class Overlap:
-    """Texts that several sources have. `documents[a][b]` and `size[a][b]` are number and size of
-    the documents of source a whose text is also in source b. `documents[a][a]` counts the documents
-    of a beyond the first one of each text. `unique_documents` and `unique` are number and size of
-    documents in the mix if every text counts once. `from_index` are sources whose MinHash keys came
-    from an index, `not_in_index` the number of documents missing in it, by source."""
+    """Texts that several sources have. In tables, the entry [a][b] is for the documents of source a
+    with a text that is also in source b, and [a][a] for those that repeat an earlier text of a."""
 
     JSON = (
         *("by", "groups", "documents", "size", "unique_documents", "unique"),
@@ -76,12 +69,12 @@ class Overlap:
     )
     by: str
     groups: list[str]
-    documents: list[list[int]]
-    size: list[list[int]]
-    unique_documents: int
-    unique: int
-    from_index: Sequence[str] = ()
-    not_in_index: dict[str, int] = field(default_factory=dict)
+    documents: list[list[int]]  # [a][b]: of a, with a text that is also in b
+    size: list[list[int]]  # the same, in units
+    unique_documents: int  # in the mix if every text counts once
+    unique: int  # the same, in units
+    from_index: Sequence[str] = ()  # sources whose MinHash keys an index has
+    not_in_index: dict[str, int] = field(default_factory=dict)  # source -> documents missing there
 
     @property
     def near(self) -> bool:
@@ -101,17 +94,17 @@ class Inputs:
 
 @dataclass(frozen=True)
 class MixRecord(Message):
-    """A mix as recorded in run.json. `outside` is the number of documents left out, by source and
-    reason. `refused` is the reason why the mix is not the requested one, or None."""
+    """A mix as recorded in run.json. `refused` is the reason if the mix is not the requested
+    one."""
 
     unit: str
-    estimated: bool
+    estimated: bool  # True if tokens are bytes / 4
     seed: int
     weights: str | dict[str, float]
     by: str | None
     rows: list[Row]
     total: Amounts
-    outside: dict[str, dict[str, int]]
+    outside: dict[str, dict[str, int]]  # source -> {reason: documents left out}
     sources: dict[str, Inputs]
     overlap: Overlap | None = field(default=None, metadata=OPTIONAL)
     refused: str | None = field(default=None, metadata=OPTIONAL)

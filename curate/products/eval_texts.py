@@ -62,7 +62,7 @@ def texts_of(path: str, read: ReadSettings | None = None) -> Iterator[str]:
 
 
 def words_and_lines(text: str) -> int:
-    """Return the numbers of words (split at white space) and of line ends."""
+    """Return the number of words (split at white space) plus the number of lines."""
     return len(text.split()) + text.count("\n") + (not text.endswith("\n"))
 
 

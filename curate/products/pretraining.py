@@ -80,7 +80,8 @@ NAMES: dict[str, SettingNames] = {
 
 
 def shards_digest(path: Path) -> str:
-    """Return the identity of token shards: a hash of their manifest, or of file names and sizes."""
+    """Return a digest that identifies token shards: of their manifest, or of file names and
+    sizes."""
     if (path / "manifest.json").is_file():
         return file_digest(path / "manifest.json")
     try:
@@ -134,7 +135,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     Writes checkpoints, metrics and a sample.
     """
 
-    SECTIONS: ClassVar = {
+    SECTIONS: ClassVar[dict[str, str]] = {
         **TrainConfig.SECTIONS,
         "processes": "Parallel training",
         "time": "Budget",
@@ -199,8 +200,8 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     @classmethod
     def _dotted_settings(cls, values: Any) -> Any:
         """Merge settings such as `model.attention.window` or `eval.wiki` of `--set` into the
-        mappings of the recipe. If the recipe has a string instead of a mapping, the string becomes
-        the value of the mapping's first key."""
+        mappings of the recipe. A string in the recipe first becomes a mapping: `model: tiny`, for
+        example, becomes `model: {preset: tiny}`."""
         if isinstance(values, dict):
             defaults: dict[str, dict[str, str]] = {
                 "model": {"preset": "tiny"},
@@ -257,13 +258,15 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
 
     @property
     def _chosen_model(self) -> str | None:
-        """The preset or folder that the user chose, or None."""
+        """The preset or model folder that the user chose, or None."""
         if isinstance(self.model, dict):
             return self.model.get("preset")
         return self.model if "model" in self.model_fields_set else None
 
     def _budget(self) -> RunBudget | None:
-        """Return the budget by which a run is planned; None if all its settings are known."""
+        """Return the budget (time, tokens or depth) from which the run's settings are computed. The
+        default is a time. Without a budget, return None if the user gives steps, stages, the plan
+        of another run or a model, or if the data are JSONL records."""
         given = self.model_fields_set
         budget = RunBudget(time=self.time, tokens=self.tokens, depth=self.depth)
         other = budget != RunBudget() or self._chosen_model is not None
@@ -278,8 +281,8 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     def _planned(
         self, shards: Path | None, out: Path | None, texts: dict[str, str] | None = None
     ) -> tuple[Dialled | None, TrainConfig]:
-        """Return (plan, settings of training). The plan is read from the file `plan` or from `out`,
-        else made for the budget; it is None for a run without a budget and without such a file."""
+        """Return (plan, settings of training). The plan is read from the file `plan` or from `out`.
+        If neither has one, it is made for the budget, or is None if there is no budget."""
         file = Path(self.plan) if self.plan is not None else None
         if (budget := self._budget()) is not None and out is not None and (out / PLAN).is_file():
             file = out / PLAN
@@ -305,8 +308,9 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         return plan, from_dict(TrainConfig, {**whole, **plan.train, **given}, "pretrain")
 
     def _in_parts(self, config: TrainConfig) -> TrainConfig:
-        """Return the settings of training. The batch of a published training is divided into as
-        many micro-batches as this machine needs, unless their number is given."""
+        """Return the settings of training. The batch of a preset's published training is divided
+        into the micro-batches that this machine's memory needs, if the user does not give their
+        number."""
         from train.recipe import published_of
 
         published = published_of(self._chosen_model)
@@ -318,7 +322,9 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         return in_parts(self._preset, config, self.processes)
 
     def _published_line(self, config: TrainConfig) -> str | None:
-        """Return a line that says which settings are those of the preset's published training."""
+        """Return a line that says which settings are those of the preset's published training.
+        Return None if none was published, if the run's settings are computed from a budget, or if
+        the data are JSONL records."""
         from train.recipe import published_of
 
         published = published_of(self._chosen_model)
@@ -385,7 +391,9 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         return [FunctionInFile.named(value) for value in values]
 
     def resolved(self) -> dict[str, Any]:
-        """Return the settings for OUT's recipe. Those that a plan decides are left out."""
+        """Return the settings to write to the recipe in OUT (the output folder). With a budget or
+        another run's plan, these are only the settings that the user gave, and the time of the
+        budget."""
         whole, budget = super().resolved(), self._budget()
         if budget is None and self.plan is None:
             return whole
@@ -400,8 +408,8 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         return [str(file.path) for file in self._files()]
 
     def identity(self) -> Identity:
-        """Return the settings by which a finished product is recognized. Settings that change no
-        result are left out, so that a stopped run can continue after they were changed."""
+        """Return the settings by which a finished product is recognised. Settings that do not
+        change the result are left out, so that a stopped run can continue with other values."""
         from train.model.presets import PRESETS
         from train.runs.plan import without_folders
 
@@ -426,9 +434,9 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         return replace(identity, settings=without_folders(settings))
 
     def lineage(self) -> Identity:
-        """Return the settings that a training must share with an earlier one to continue it. The
-        number of steps is left out, because training itself decides if it can continue to more
-        steps. The scored texts are left out, too, because they change no weight."""
+        """Return the settings that must be equal for a training to continue an earlier one. They
+        exclude the number of steps, because training itself decides if it can continue to more
+        steps, and the scored texts, because these change no weight."""
         identity = self.identity()
         del identity.settings["steps"], identity.contents["scored"]
         return identity

@@ -1,7 +1,7 @@
 """Splits by cluster, which put near-duplicates either all into training or all into validation. A
 cluster is a set of documents that share a MinHash band, directly or through other documents. All
-documents of a cluster get the key of one of them, so a cluster is held out as often as a single
-document."""
+documents of a cluster get the key of one of its documents. The key decides whether a document is
+held out, so a cluster is held out with the same probability as a single document."""
 
 from __future__ import annotations
 
@@ -28,14 +28,12 @@ SCRATCH = ".scratch-clusters"
 
 @dataclass(frozen=True)
 class Clusters:
-    """Clusters of near-duplicates. `draws` holds a key for each document that is in a cluster of
-    two or more. `clusters` is the number of these clusters, `members` the number of documents in
-    them. `says` is a line on how the clusters were found."""
+    """Clusters of near-duplicates in a corpus."""
 
-    draws: DocumentKeys
-    clusters: int
-    members: int
-    says: str
+    draws: DocumentKeys  # a key for each document in a cluster of two or more
+    clusters: int  # number of such clusters
+    members: int  # number of documents in them
+    says: str  # one line on how the clusters were found
 
 
 def has_index(run: Path | None) -> bool:
@@ -51,9 +49,9 @@ def has_index(run: Path | None) -> bool:
 def find_clusters(
     corpus: Callable[..., Iterator[pa.RecordBatch]], run: Path | None, folder: Path
 ) -> Clusters:
-    """Return the clusters of a corpus with the columns id and text. `run` is the OUT of the run
-    that made the corpus, and `folder` a folder for temporary files. Memory holds 8 bytes per
-    document, and the keys of the documents in clusters."""
+    """Return the clusters of near-duplicates in a corpus with the columns id and text. `run` is the
+    OUT of the run that made the corpus, and `folder` a folder for temporary files. Memory holds the
+    8-byte hashes of all ids, and a key for each document in a cluster."""
     from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     scratch = folder / SCRATCH
@@ -91,8 +89,9 @@ def find_clusters(
 
 
 def _draws(member: np.ndarray, label: np.ndarray) -> DocumentKeys:
-    """Return keys in which all documents of a cluster have the key of one document of the cluster.
-    The choice of this document does not depend on the order of documents."""
+    """Return keys for the documents of each cluster. The id hash of one of the documents is the key
+    of the whole cluster. The choice of this document does not depend on the order of documents.
+    `member` is each document's id hash, `label` its cluster."""
     scattered = member * np.uint64(0x9E3779B97F4A7C15)
     scattered ^= scattered >> np.uint64(29)
     scattered *= np.uint64(0xBF58476D1CE4E5B9)

@@ -28,8 +28,8 @@ Size = Annotated[int, Field(ge=2)]
 
 
 def packing(name: str) -> Callable[[Function], Function]:
-    """Mark a function as the packing `name`, which orders the documents in shards. The function
-    gets the corpus and a temporary folder, and returns sort keys and a line about the result."""
+    """Mark a function as a way, called `name`, to order the documents in shards. The function gets
+    the corpus and a temporary folder, and returns sort keys and a line about the result."""
     return lambda function: function
 
 
@@ -59,7 +59,7 @@ class TokenizerProduct(_Learned):
     files for each size.
     """
 
-    SECTIONS: ClassVar = TrainingOptions.SECTIONS
+    SECTIONS: ClassVar[dict[str, str]] = TrainingOptions.SECTIONS
     makes: ClassVar[str] = "tokenizer"
 
     @field_validator("vocab", mode="before")
@@ -123,8 +123,9 @@ class TokenizerProduct(_Learned):
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.RecordBatch]:
-    """Yield the documents without the column `edits`. Raise UsageError if a step changed the text
-    of a document that has ranges in `column`, because these are positions in the old text."""
+    """Yield the documents without the column `edits`, which lists changes of the text by steps.
+    Raise UsageError if the text of a document with ranges in `column` was changed: the ranges are
+    positions in the original text."""
     import pyarrow.compute as pc
 
     for batch in batches:
@@ -261,7 +262,8 @@ class ShardsProduct(Product):
         ]
 
     def _keys(self, context: ProductContext, by_cluster: bool) -> Keys:
-        """Return the keys that hold out and order documents; None stands for hashes of the ids."""
+        """Return the keys by which documents are held out and ordered. A field of Keys is None if
+        hashes of ids are used. With `by_cluster`, near-duplicates are held out together."""
         from tokenize_kit.shards.writer import Keys
 
         sides = order = None

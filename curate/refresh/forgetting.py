@@ -1,7 +1,9 @@
-"""Forget documents: remove their texts from rejected files, excerpts, ledgers and indexes of runs.
-What stays of a document is its id, its URL, and the rule that dropped it, with the values that the
-rule compared. The document's hashes (sketches) also stay, because they find duplicates under other
-names. Every step can be repeated, so a second call completes a call that was killed."""
+"""Forget documents: remove their texts from the files of earlier runs (rejected documents, excerpts
+in reports, ledgers, indexes).
+
+A document's id and URL stay, with the rule that dropped it and the values that the rule compared.
+Its hashes also stay, because they find duplicates under other names. Every step can be repeated, so
+a second call completes a call that was killed."""
 
 from __future__ import annotations
 
@@ -34,16 +36,16 @@ from llmcurate.base.pages.html import without_texts
 
 @dataclass
 class Scrubbed:
-    """The numbers of rejected documents and runs from which texts were removed, and the indexes
-    that can no longer be searched for phrases."""
+    """The outcome of removing the texts of forgotten documents from earlier runs."""
 
-    documents: int = 0
-    runs: int = 0
-    indexes: tuple[str, ...] = ()
+    documents: int = 0  # rejected documents whose texts were removed
+    runs: int = 0  # runs in which something was removed
+    indexes: tuple[str, ...] = ()  # indexes that can no longer be searched for phrases
 
 
 def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scrubbed:
-    """Remove the texts of removed documents from runs. `held` are ids that were in any corpus."""
+    """Remove the texts of some documents from earlier runs: rejected documents that `removals`
+    names, documents with an id in `held` (removed from a corpus), and duplicates of both."""
     scrubbed = Scrubbed()
     searched: set[str] = set()
     for run in runs:
@@ -282,12 +284,13 @@ def normal_domain(text: str) -> str:
 
 @dataclass(frozen=True)
 class Removals:
-    """The documents to remove: forgotten URLs, domains and ids, and the ids of replaced pages."""
+    """The documents to remove, by URL, domain or id. The fields except `superseded` are what users
+    asked to forget."""
 
-    urls: frozenset[str] = frozenset()  # in normal form
-    domains: frozenset[str] = frozenset()
+    urls: frozenset[str] = frozenset()  # in the form of normal_urls
+    domains: frozenset[str] = frozenset()  # with their subdomains
     ids: frozenset[str] = frozenset()
-    superseded: frozenset[str] = frozenset()  # replaced by newer versions
+    superseded: frozenset[str] = frozenset()  # ids of documents replaced by newer versions
     _sets: dict[str, pa.Array] = field(default_factory=dict, compare=False, init=False)
 
     @staticmethod
@@ -307,7 +310,8 @@ class Removals:
         return pc.fill_null(pc.is_in(values, value_set=self._sets[name]), False)
 
     def by(self, ids: pa.Array, urls: pa.Array) -> pa.Array:
-        """Return string[rows]: why each document is removed; null for documents that are kept."""
+        """Return string[rows]: the reason to remove each document (`superseded`, `domain`, `url` or
+        `id`), or null to keep the document."""
         reason = pa.nulls(len(ids), pa.string())
         domain = pa.array([False] * len(ids), pa.bool_())
         if self.domains:
@@ -325,12 +329,13 @@ class Removals:
         return reason
 
     def count(self, removed: pa.Table) -> int:
-        """Return how many rows of a table with the schema REMOVED are to be removed."""
+        """Return how many documents of a table with the columns id and url are to be removed."""
         ids, urls = (removed[n].combine_chunks() for n in ("id", "url"))
         return len(ids) - int(self.by(ids, urls).null_count)
 
     def in_part(self, path: Path, snapshot: str) -> pa.Table:
-        """Return, as rows of REMOVED, the documents of a Parquet file that are to be removed."""
+        """Return a table of the documents in a Parquet file that are to be removed: id, URL,
+        reason, and the name `snapshot`."""
         tables = [REMOVED.empty_table()]
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=["id", "url"], use_threads=False):

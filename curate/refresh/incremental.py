@@ -1,8 +1,10 @@
-"""Prepare a recipe for a refresh, which runs the recipe on new documents and compares them with
-earlier runs. A decision on a document must not depend on later documents, or a refresh would differ
-from one run over everything. So deduplication keeps the duplicate that arrived first, whatever the
-recipe says. Only `dedup_exact` by URL with `survivor: newest` removes older versions, and only from
-the next snapshot on. A step that needs later documents ends with an error that names the step."""
+"""Prepare a recipe for a refresh, which runs the steps on new documents only and compares these
+with earlier runs.
+
+Later documents must not change a decision, or a refresh would differ from one run over all inputs.
+So deduplication keeps the duplicate that arrived first, whatever the recipe says. The exception is
+`dedup_exact` by URL with `survivor: newest`: newer versions replace older ones in the new corpus. A
+step that needs later documents raises an error that names the step."""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ NEW_HOME = "use another HOME, or rebuild this one from all its inputs with --reb
 
 
 def check(recipe: Recipe) -> str | None:
-    """Return a line that names the settings that a refresh does not follow, or None. Raise
-    UsageError for a step that a refresh cannot run."""
+    """Return a line that names settings that a refresh overrides (it keeps the duplicate that
+    arrived first), or None without such settings. Raise UsageError for a recipe that a refresh
+    cannot run."""
     if recipe.read.limit is not None:
         raise UsageError(
             "refresh reads all new documents: remove `read.limit` from the recipe (`read.share`"
@@ -61,8 +64,8 @@ def described(recipe: Recipe) -> Described:
 
 
 def same_recipe(before: Described | None, recipe: Recipe) -> None:
-    """Raise UsageError if the recipe is not the one of the earlier refreshes (`before`). The error
-    names the first step that differs."""
+    """Raise UsageError if the recipe differs from `before`, the recipe of earlier refreshes. The
+    error names the first step that differs."""
     assert before is not None
     now = described(recipe)
     were, are = ([Identity.of(**step) for step in of.steps] for of in (before, now))

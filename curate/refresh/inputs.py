@@ -5,8 +5,9 @@ store: its tag) stay the same. Known files are not opened, so only a listing is 
 files.
 
 A URL is known by its version: size and ETag, Last-Modified or checksum from the server. Known URLs
-are checked with HEAD, unless changed inputs are skipped. If a server does not answer, its files
-count as unchanged, so the refresh continues.
+are checked with HEAD requests. With `--changed skip`, which ignores changes of known inputs, only
+URLs of damaged files are checked. If a server does not answer, its files count as unchanged, so the
+refresh continues.
 
 An input whose end cannot be read is damaged, cut short or still being written. It is left out until
 it changes, and is then read as a new file.
@@ -48,14 +49,14 @@ HEAD_BYTES = 1 << 20  # a readable file has its first line within these
 
 @dataclass
 class Remote:
-    """Inputs fetched from URLs. `folder` is where they are stored. If `dry`, nothing is fetched."""
+    """Fetches the inputs of a refresh that are URLs, and remembers the version of each."""
 
-    folder: Path
+    folder: Path  # where fetched files are stored
     quiet: bool = True
-    dry: bool = False
+    dry: bool = False  # True to fetch nothing
     silent: int = 0  # number of known files whose servers gave no version
-    _wanted: dict[str, list[FileToFetch]] = field(default_factory=dict)
-    _now: dict[str, str | None] = field(default_factory=dict)
+    _wanted: dict[str, list[FileToFetch]] = field(default_factory=dict)  # files behind each input
+    _now: dict[str, str | None] = field(default_factory=dict)  # URL -> current version
 
     def takes(self, name: str) -> bool:
         return (is_url(name) and not is_hub(name)) or name.lower().endswith(SUMS)
@@ -93,8 +94,9 @@ class Remote:
     def files(
         self, name: str, seen: Known, is_known: Callable[[str, str], bool]
     ) -> list[InputFile]:
-        """Return the files of an input to ingest. `is_known(url, state)` is True for a known URL in
-        that state, as in `find_files`."""
+        """Return the files that an input names, without those for which `is_known(url, state)` is
+        True. `state` is the file's version, such as size and ETag, or "" for a URL not in `seen`,
+        the files of earlier refreshes."""
         files = []
         for wanted in self._wanted[name]:
             if is_known(wanted.url, self.state(wanted.url, seen) if wanted.url in seen else ""):
@@ -108,7 +110,8 @@ class Remote:
 
 
 def fetched_input(wanted: FileToFetch) -> InputFile:
-    """Return a fetched file as an input. Its stamp does not depend on the time of fetching."""
+    """Return a fetched file as an input. The digest that identifies its content does not depend on
+    the time of fetching."""
     (file,) = find_files([str(wanted.target)]).files
     content = file.stamp.rpartition("@")[0]
     size = f"{file.size}@"
@@ -117,8 +120,8 @@ def fetched_input(wanted: FileToFetch) -> InputFile:
 
 
 def fetch_again(file: InputFile, folder: str | None) -> InputFile:
-    """Return an input file of an unfinished refresh in its present state, fetched again if it is
-    missing. Raise RunFailed if the recipe now fetches the file to another path."""
+    """Return a fetched input file of an unfinished refresh as it is now. It is fetched again if it
+    is missing. Raise RunFailed if the recipe now fetches the file to another path."""
     wanted = None if folder is None or not is_url(file.url) else place(file.url, Path(folder))
     if wanted is None or wanted.target.resolve() != Path(file.path).resolve():
         raise RunFailed(
@@ -131,18 +134,15 @@ def fetch_again(file: InputFile, folder: str | None) -> InputFile:
 
 @dataclass
 class NewInputs:
-    """The inputs that `find_new` found. `new` are the files to ingest, in order. `unchanged` counts
-    known files that did not change, `changed` has the paths of those that did. `unreadable` counts
-    skipped files and folders. `listed` is the state of all files by path. `damaged` are the files
-    that are left out because their end cannot be read."""
+    """The outcome of a search for new inputs."""
 
-    new: list[InputFile]
-    unchanged: int = 0
-    listed: dict[str, str] = field(default_factory=dict)
-    damaged: Damaged = field(default_factory=dict)
-    changed: list[str] = field(default_factory=list)
+    new: list[InputFile]  # files to ingest, in order
+    unchanged: int = 0  # number of known files that did not change
+    listed: dict[str, str] = field(default_factory=dict)  # path -> state, for all files
+    damaged: Damaged = field(default_factory=dict)  # files left out: end cannot be read
+    changed: list[str] = field(default_factory=list)  # paths of known files that changed
     notices: list[str] = field(default_factory=list)
-    unreadable: int = 0
+    unreadable: int = 0  # number of files and folders that were skipped
 
 
 def find_new(
@@ -155,12 +155,14 @@ def find_new(
     choice: Choice = Choice(),
     damaged: Damaged | None = None,
 ) -> NewInputs:
-    """Return the new files among the inputs. `seen` are the files that earlier refreshes ingested.
+    """Return the new files among the inputs, without the files in `seen`, which earlier refreshes
+    ingested.
+
     `changed` says what to do with a known file that changed: `leave`, `new` (ingest its documents
     as new ones) or `skip`. `remote` fetches inputs that are URLs. Unreadable files are skipped if
-    `skip_unreadable`, otherwise they count as damaged. `columns` and `choice` go to the function
-    `find_files`. `damaged` are the files that earlier refreshes left out as damaged; None ingests
-    them too."""
+    `skip_unreadable` is True, otherwise they count as damaged. `columns` and `choice` are passed to
+    the function find_files. `damaged` are the files that earlier refreshes left out as damaged; if
+    None, damaged files are ingested."""
     result = NewInputs([])
     inputs = list(inputs)
     if remote is not None:
@@ -254,9 +256,9 @@ def _cut_head(path: str) -> str | None:
 
 
 def cut_short(corrupt: Path, plan: InputPlan, settings: ReadSettings) -> Damaged:
-    """Return those input files of a run whose end could not be read. `corrupt` is the run's
-    corrupt.jsonl, which names all damaged files. The last slice of each of these files is read
-    again, to see if the damage is at its end."""
+    """Return {path or URL: (state, damage)} for input files that are damaged at their end. `state`
+    is the file's version, such as size and modification time. `corrupt` is the run's corrupt.jsonl,
+    which names all damaged files; the last part of each is read again."""
     if not corrupt.is_file():
         return {}
     lines = corrupt.read_bytes().splitlines()

@@ -46,7 +46,7 @@ class RefreshOptions:
 
 @dataclass(frozen=True)
 class Totals(Message):
-    """The totals of run.json that a refresh reports."""
+    """The totals in run.json that a refresh reports."""
 
     read: int = 0
     kept: int = 0
@@ -60,17 +60,16 @@ class Totals(Message):
 
 @dataclass(frozen=True)
 class Corpus:
-    """The size of a snapshot's corpus. `ids` is a hash of the set of the documents' ids, the same
-    as `kept_ids` in run.json."""
+    """The size of a snapshot's corpus."""
 
     documents: int = 0
     text_bytes: int = 0
-    ids: str = ""
+    ids: str = ""  # hash of the set of the documents' ids, as `kept_ids` in run.json
 
 
 @dataclass
 class Refreshed:
-    """The outcome of a refresh. `kind` is one of run, rebuild, forget, rollback and nothing."""
+    """The outcome of a refresh."""
 
     JSON = (
         *("kind", "snapshot=name", "inputs", "known_inputs=unchanged", "totals.read"),
@@ -82,7 +81,7 @@ class Refreshed:
         *("totals.files_without_documents", "damaged", "changed"),
     )
     home: Path
-    kind: str = "nothing"
+    kind: str = "nothing"  # run, rebuild, forget, rollback or nothing
     name: str | None = None
     inputs: int = 0
     unchanged: int = 0
@@ -188,7 +187,8 @@ class LoggedLines(io.TextIOBase):
 
 @contextmanager
 def json_logs(wanted: bool) -> Iterator[logging.Logger | None]:
-    """Write all that is sent to stderr as JSONL. Yield the logger, or None if not `wanted`."""
+    """Turn all output to stderr into JSONL, and yield the logger that writes it. If not `wanted`,
+    change nothing and yield None."""
     if not wanted:
         yield None
         return
@@ -208,11 +208,10 @@ def json_logs(wanted: bool) -> Iterator[logging.Logger | None]:
 
 @dataclass(frozen=True)
 class FailureHooks:
-    """The command and the URL to call when a refresh fails. `command` is run by sh. `webhook` is a
-    URL that accepts JSON."""
+    """The command and the URL to call when a refresh fails."""
 
-    command: str | None = None
-    webhook: str | None = None
+    command: str | None = None  # run by sh
+    webhook: str | None = None  # URL that accepts JSON
 
     def call(self, home: Path, error: str, code: int) -> None:
         """Call the command and the webhook. If one fails, print a line and keep the exit code."""
@@ -268,8 +267,9 @@ GAUGES = {
 def write_metrics(
     path: Path, home: Path, code: int, seconds: float, done: Refreshed | None
 ) -> None:
-    """Write the metrics file for Prometheus' textfile collector. After a failure `done` is None:
-    the file keeps the values that the call does not know, such as the time of the last success."""
+    """Write the metrics file for Prometheus' textfile collector. After a failure, `done` is None,
+    and values that are then unknown, such as the number of documents, stay as they were in the
+    file."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     now = round(time.time(), 3)

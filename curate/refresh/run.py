@@ -1,7 +1,8 @@
-"""Run a refresh: from new inputs to the snapshot that contains their documents. Products, such as
-token shards, are made after the snapshot, so no data are lost if one fails. HOME/products/NAME is
-the run that makes them from the snapshot NAME; this run resumes if it was interrupted.
-HOME/products/current links to the last complete run of products."""
+"""Run a refresh, which adds the documents of new inputs to a new snapshot.
+
+Products, such as token shards, are built after the snapshot, so no data are lost if one fails. A
+run in HOME/products/NAME builds the products of the snapshot NAME, and resumes after an
+interruption. The link HOME/products/current points to the last complete run of products."""
 
 from __future__ import annotations
 
@@ -84,8 +85,8 @@ IDS, CORRUPT = "ids.parquet", "corrupt.jsonl"
 
 @contextmanager
 def open_state(home: Path) -> Iterator[State]:
-    """Open the records of a HOME and lock them. Raise LockHeld if another process has them open,
-    and UsageError if HOME has files that no refresh wrote."""
+    """Open and lock the records in `home`, the folder of a growing corpus. Raise LockHeld if
+    another process has them open, and UsageError if the folder has files that no refresh wrote."""
     if home.exists() and not home.is_dir():
         raise UsageError(f"HOME {home} is a file: name a folder")
     if home.is_dir() and not (home / FILE).exists() and any(home.iterdir()):
@@ -374,9 +375,9 @@ def _faults(state: State, name: str) -> Iterator[tuple[Path, str]]:  # of all ne
 
 
 def _check_ground(state: State, base: str | None, content: bool = True) -> None:
-    """Raise RunFailed, with a message on how to continue, if a file that a refresh needs was
-    changed. `content` is True to compare all files, not only the manifest and the files next to
-    it."""
+    """Raise RunFailed, with advice on how to continue, if a file was changed in the snapshot
+    `base`, or in the ids or indexes of the runs that led to the snapshot. If `content` is False,
+    check only the snapshot's ids and the files next to the snapshot's folder, such as NAME.json."""
     if base is None:
         return
     path, what = next(_faults(state, base) if content else _beside(state, base), (None, ""))
@@ -404,8 +405,8 @@ def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Pat
 def _finish(
     state: State, refresh: Refresh, recipe: Recipe | None, how: RefreshOptions
 ) -> Refreshed:
-    """Complete a refresh that is recorded as begun, whatever it has done so far. `recipe` is None
-    if the refresh only forgets documents."""
+    """Complete a refresh that has begun, from whatever point it has reached. `recipe` is None if
+    the refresh only forgets documents."""
     import pyarrow.parquet as pq
 
     home = state.home

@@ -1,14 +1,13 @@
 """Snapshots: HOME/corpus/NAME, each a whole corpus that is never changed.
 
 Files that are the same in the previous snapshot are hard links to its files, so a snapshot takes
-the space of its new documents only. Next to the folder, `NAME.json` has the documents, bytes of
-text and sha256 of each file, and the base snapshot; `NAME.removed.parquet` lists forgotten and
-superseded documents.
+the space of its new documents only. Next to the folder, `NAME.json` has the base snapshot and each
+file's documents, bytes of text and sha256. `NAME.removed.parquet` lists forgotten and superseded
+documents.
 
-A run's folder is kept while a snapshot based on the run exists, because the next refresh needs the
-run's indexes and ids. Only the Bloom filters from which a refresh may start are kept, because each
-filter includes all earlier ones.
-"""
+The next refresh needs the indexes and ids of earlier runs, so a run's folder stays while a snapshot
+is based on the run. Snapshots form chains, in which each is based on the one before. Bloom filters
+stay only in the last run of each chain, because each filter includes all earlier ones."""
 
 from __future__ import annotations
 
@@ -65,23 +64,23 @@ def remove_beside(folder: Path, home: Path) -> None:
 class About:
     """The fields of a snapshot's manifest that describe the refresh that made the snapshot."""
 
-    parent: str | None
-    base: str | None
-    made_by: str
-    recipe: str
-    removals: int
+    parent: str | None  # snapshot that was current before
+    base: str | None  # snapshot on which this one is based
+    made_by: str  # kind of refresh: run, rebuild or forget
+    recipe: str  # digest
+    removals: int  # number of requests to forget that were applied
 
 
 @dataclass(frozen=True)
 class Source:
-    """The contents of a snapshot: the documents of the snapshot `base` without those in `of_base`,
-    and the documents of `new`, the corpus of a run, without those in `of_new`."""
+    """The parts from which a snapshot is built: an earlier snapshot and the corpus of a new run,
+    each without the documents to remove."""
 
-    base: Path | None
-    of_base: Removals
-    new: Path | None
-    of_new: Removals
-    stage: str
+    base: Path | None  # the earlier snapshot
+    of_base: Removals  # documents to remove from `base`
+    new: Path | None  # the corpus of the new run
+    of_new: Removals  # documents to remove from `new`
+    stage: str  # key of the last stage, for the manifest
     about: About
 
 
@@ -91,8 +90,9 @@ def is_whole(folder: Path) -> bool:
 
 
 def faults(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the path of each file in a snapshot whose content was changed, and what is wrong with
-    it. This matters for the next snapshot, which would contain the same file."""
+    """Yield (path, what is wrong) for each file of a snapshot whose content was changed. Unchanged
+    files are linked into the next snapshot, so the next snapshot would contain the wrong content
+    too."""
 
     def compared(item: tuple[str, dict[str, int | str]]) -> tuple[Path, str | None]:
         path = folder / item[0]
@@ -191,8 +191,8 @@ def corpus_of(folder: Path) -> Corpus:
 
 
 def removed(folder: Path) -> frozenset[str]:
-    """Return the ids of all forgotten documents that were in this snapshot or those it is based
-    on."""
+    """Return the ids of all documents that were forgotten in this snapshot or in an earlier one
+    that it is based on."""
     path = removed_file(folder)
     if path is None:
         return frozenset()
@@ -246,8 +246,8 @@ def names_by_date(state: State) -> list[str]:
 
 
 def prune(state: State, how: RefreshOptions) -> list[str]:
-    """If `how.keep` or `how.keep_days` is set, remove old snapshots. Those in use, the newest
-    `keep` and those of the last `keep_days` days stay. Return the removed names."""
+    """Remove old snapshots if `how.keep` or `how.keep_days` is set, and return their names. The
+    newest `keep` snapshots, those of the last `keep_days` days, and those in use stay."""
     gone: list[str] = []
     if how.keep is not None or how.keep_days is not None:
         names = names_by_date(state)

@@ -1,6 +1,7 @@
-"""HOME/refresh.db: the record of refreshes, their inputs, and the snapshots they are based on.
-Before a refresh does any work, it is recorded as begun, with everything that decides its bytes
-(name, inputs, partitions, base snapshot), so a killed refresh resumes as the same one."""
+"""HOME/refresh.db: the records of refreshes, their inputs, and the corpora that they add to.
+
+A refresh is recorded before it does any work, with all that decides its output: name, inputs,
+partitions, corpus (base snapshot). So a refresh that was killed resumes with the same output."""
 
 from __future__ import annotations
 
@@ -35,36 +36,34 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT, digest TEXT
 
 @dataclass(frozen=True)
 class Described:
-    """The settings that decide which documents are kept. `steps` has each step's
-    `Identity.values`."""
+    """The settings of a recipe that decide which documents are kept."""
 
-    steps: list[Any]
-    read: Any
-    cuts: list[int]
+    steps: list[Any]  # settings, version and digests of each step
+    read: Any  # settings for reading the input
+    cuts: list[int]  # positions of steps before which a new stage begins
 
 
 @dataclass(frozen=True)
 class Plan(Message):
-    """Everything that decides the bytes of a refresh. `parent` is the snapshot that was current
-    when the refresh began, `known` the number of known inputs. For a refresh that only forgets
-    documents, only `parent` is set."""
+    """The plan of a refresh: everything that decides its output. A refresh that only forgets
+    documents has only the field `parent`."""
 
     JSON = ("parent", "inputs?", "recipe?", "known?inputs")
-    parent: str | None
+    parent: str | None  # snapshot that was current when the refresh began
     inputs: Any = None
     recipe: Described | None = None
-    known: int = 0
+    known: int = 0  # number of known inputs
 
 
 @dataclass(frozen=True)
 class Refresh:
-    """The record of a refresh. `text` is the JSON of the plan, which `plan` parses when needed."""
+    """The record of a refresh."""
 
     name: str
-    kind: str
-    base: str | None
-    state: str
-    text: str
+    kind: str  # run, rebuild or forget
+    base: str | None  # name of the base snapshot
+    state: str  # begun or done
+    text: str  # the plan as JSON
 
     @cached_property
     def plan(self) -> Plan:
@@ -72,7 +71,8 @@ class Refresh:
 
 
 class State(Ledger):
-    """The records of a HOME, locked while open. Methods raise RunFailed if a record is damaged."""
+    """The records in a folder of refreshes (HOME), locked while open. Methods raise RunFailed if a
+    record is damaged."""
 
     file = FILE
     tables = _TABLES
@@ -159,7 +159,8 @@ class State(Ledger):
             self._write(f"DELETE FROM {table} WHERE {column} = ?", (name,))
 
     def seen(self, names: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """Return {path or URL: (latest state, stamp of that state)} of these refreshes' inputs."""
+        """Return {path or URL: (file's version, digest of content)} for the inputs of the named
+        refreshes. For an input of several refreshes, the values of the last one are returned."""
         rows = (r for n in names for r in self._get("inputs", "WHERE refresh = ? ORDER BY 2", n))
         return {path: (state, stamp) for _, _, path, state, stamp, _ in rows}
 

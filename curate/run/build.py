@@ -1,7 +1,9 @@
-"""Products, such as token shards or a model: each is built once from the corpus, and its files are
-moved to OUT's root. The settings that made a product in OUT are recorded. A command with other
-settings either ends with an error that names them, or moves the old files to another folder. No
-finished work is removed."""
+"""Build products, such as token shards or a model, once from the corpus, and move their files to
+OUT.
+
+The settings of each product in OUT are recorded. A command with other settings either raises an
+error that names the settings, or moves the old files to another folder. Finished work is never
+removed."""
 
 from __future__ import annotations
 
@@ -71,9 +73,9 @@ def build_product(
     ledger: Ledger,
     intact: Intact,
 ) -> dict[str, Any]:
-    """Return the product's record for run.json. Build the product unless the ledger (the list of
-    finished work) has it and its files are unchanged. `folders` are OUT and the run's home, in
-    which the product is built."""
+    """Build a product unless it is recorded as finished and its files are unchanged. Return its
+    record for run.json. `folders` are OUT and the folder of the run, in which the product is
+    built."""
     product, (out, home) = stage.product, folders
     quiet, workers = intact.options.quiet, intact.options.count()
     in_place = product.in_place
@@ -172,8 +174,9 @@ def build_product(
 
 
 def estimates(plan: RunPlan, out: Path, restart: bool = False) -> dict[str, Estimate]:
-    """Return {name of a product's folder: estimate of building the product} for the products whose
-    estimate is known. Writes nothing. `restart` is True if OUT will be renamed first."""
+    """Estimate the cost of the plan's products, without writing anything. Return {product's folder
+    name: estimate}, without products whose cost is unknown. `restart` is True if OUT will be
+    renamed before the run."""
     path = ledger_path(out)
     ledger = Ledger.to_read(path) if path.exists() and not restart else None
     if ledger is not None:
@@ -298,9 +301,9 @@ def _flat(value: Any, name: str = "") -> dict[str, str]:
 def made_otherwise(
     plan: RunPlan, stage: ProductStage, out: Path, ledger: Ledger
 ) -> tuple[str | None, bool]:
-    """Return (difference, has work). `difference` is a text on how the settings differ from those
-    that made the product in OUT, or None if a build may continue that product. `has work` is True
-    if that product is finished or begun."""
+    """Compare a planned product with the product of the same kind in OUT (the output folder).
+    Return (difference, has_work): a text on the settings that differ, or None if a build may
+    continue the product in OUT; and True if a different product in OUT is finished or begun."""
     product = stage.product
     made = ledger.stage_result(f"made:{product.makes}", Made)
     related = made and made.lineage and made.lineage == _lineage(plan, stage)
@@ -313,8 +316,8 @@ def made_otherwise(
 
 
 def check_made(plan: RunPlan, out: Path, ledger: Ledger, offered: bool) -> None:
-    """Raise UsageError if a command for one product would replace a product in OUT that was made
-    with other settings. If `offered`, the error advises --restart too. Other commands pass."""
+    """Raise UsageError if a command that builds a single product would replace a product in OUT
+    that was made with other settings. If `offered`, the error also suggests --restart."""
     if plan.stages or len(plan.products) != 1 or not plan.products[0].key:
         return
     differing, holds_work = made_otherwise(plan, plan.products[0], out, ledger)
@@ -323,9 +326,9 @@ def check_made(plan: RunPlan, out: Path, ledger: Ledger, offered: bool) -> None:
 
 
 def make_room(plan: RunPlan, stage: ProductStage, out: Path, ledger: Ledger) -> None:
-    """Move a model in OUT that was made with other settings to OUT/model.1, so that no build
-    continues from that model; if the model has no finished or begun work, remove its files. If the
-    move is killed, the next run finishes the move."""
+    """Clear OUT of a model that was made with other settings, so that no build continues from it. A
+    model with saved training progress is moved to OUT/model.1, .2 and so on; without progress, its
+    files are deleted. If the move is killed, the next run finishes it."""
     differing, holds_work = made_otherwise(plan, stage, out, ledger)
     if differing is None or not stage.product.in_place:
         return
@@ -406,8 +409,8 @@ def _refusal(out: Path, what: str, named: Any, offered: bool = True) -> UsageErr
 
 def claim(out: Path, files: list[Path], asked: dict[str, Any], restart: bool) -> None:
     """Check that a command without a recipe may write to the folder or file `out`, and record its
-    settings `asked`. If one of `files` exists, `out` is renamed with `restart`. Without `restart`,
-    UsageError is raised unless a command with the same settings made `out`."""
+    settings `asked`. If one of `files` exists: with `restart`, rename `out`; otherwise raise
+    UsageError unless a command with the same settings made `out`."""
     note, settings = _note_path(out), {n: _stamped(v) for n, v in asked.items() if v is not None}
     there = next((path for path in files if path.exists()), None)
     if there and restart:
@@ -422,7 +425,7 @@ def claim(out: Path, files: list[Path], asked: dict[str, Any], restart: bool) ->
 
 
 def disclaim(out: Path, files: list[Path]) -> None:
-    """Remove what `claim` recorded for a command that made none of its `files`."""
+    """Remove the settings that `claim` recorded for a command, if none of `files` was made."""
     if not any(path.exists() for path in files):
         _note_path(out).unlink(missing_ok=True)
 

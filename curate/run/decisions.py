@@ -1,5 +1,6 @@
-"""The decisions of a CorpusStep (a step that needs the whole corpus, such as deduplication), made
-from sketches. Before they are applied, a check stops a dedup step that would remove too much."""
+"""Make and check the decisions of a CorpusStep, a step that needs the whole corpus, such as
+deduplication. The check stops a dedup step that would remove too much, before documents are
+changed."""
 
 from __future__ import annotations
 
@@ -46,9 +47,10 @@ def resolve(
     run: Run = run_here,
     sizes: Sizes = Sizes(),
 ) -> Resolved:
-    """Let a step decide on all documents and write its decisions to the file `decisions`. Return a
-    summary of the decisions. `own` is the step's folder. `size` holds the numbers of documents and
-    of bytes of text that reached the step. `run` runs the step's tasks, of sizes `sizes`."""
+    """Let a step decide on all documents of a corpus, and write its decisions to the file
+    `decisions`. Return a summary. `own` is the step's folder. `size` is (documents, bytes of text)
+    that reached the step. `run` is a function that runs the step's tasks, and `sizes` has the sizes
+    of tasks."""
     began = time.perf_counter()
     earlier = step.earlier()
     for index in earlier:
@@ -115,8 +117,8 @@ def resolve_one_partition(task: ResolveTask) -> Resolved:
 
 
 def _drop_all(db: Any, path: Path, method: str) -> None:
-    """Change the decisions so that all members of the clusters of the method `method` are dropped.
-    The document that would have been kept gets the most similar other member as its partner."""
+    """Change decisions so that all members of the clusters of the method `method` are dropped. The
+    decision on the document that was to be kept then names the most similar other member."""
     decided = f"read_parquet({literal(path)})"
     nearest = "partner_id = kept_id DESC, similarity DESC, id"
     with replacing(path) as aside:
@@ -192,10 +194,9 @@ def _own_decisions(
 def _removal(
     db: Any, path: Path, size: tuple[int, int], cut: int | None
 ) -> dict[str, list[int] | str]:
-    """Return {"documents": [number removed, number of all], "bytes": [bytes in removed passages,
-    bytes of all], "most": a text on the largest cluster}. `size` holds the numbers of all documents
-    and bytes. `cut` is the number of bytes in removed passages if the step removes only passages
-    and has counted them, else None."""
+    """Return how much a step removes: {"documents": [dropped, all], "bytes": [cut, all], "most":
+    text on the document with the most duplicates}. `size` is (all documents, all bytes). `cut` is
+    the number of bytes cut from kept documents if the step has counted them, else None."""
     source = f"read_parquet({literal(path)})"
     if cut is not None:
         return {"documents": [0, size[0]], "bytes": [cut, size[1]], "most": _largest(db, source)}
@@ -243,9 +244,9 @@ TEXTS, MOST_CHARS, PARTS = 500, 20_000, 4
 
 
 def overlooked(step: CorpusStep, folder: Path, parts: int, decisions: Path) -> str | None:
-    """Return a notice if, in a sample, some kept texts are equal once Unicode's NFKC_Casefold is
-    applied, so that the dedup step missed them. `folder` is the folder of the stage before the
-    step, and `parts` is the number of its partitions."""
+    """Return a notice if the dedup step missed texts that are equal after Unicode's NFKC_Casefold.
+    Only a sample of the kept texts is compared. `folder` is the folder of the stage whose documents
+    were deduplicated, and `parts` is its number of partitions."""
     if not isinstance(step, DedupStep) or not step.of_texts or step.compare != "raw":
         return None
     from curate.text.compared import nfkc_casefold

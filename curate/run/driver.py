@@ -65,8 +65,8 @@ def run_planned(
     plan: RunPlan, out: Path, options: Options, report: Report = begin_report
 ) -> Outcome:
     """Run a plan in the folder `out`. Continue an unfinished run and reuse finished stages.
-    `report` computes the report's figures with the stages' workers. It returns a function that
-    writes run.json and the pages, called before the run is recorded as finished."""
+    `report` is called when the corpus is finished; it computes figures and returns a function that
+    writes run.json and the report's pages."""
     check_engine(options.engine, options.address, options.slurm)
     check_code(plan.recipe, options.allow_python)
     if options.engine == "local" and options.workers > cores():
@@ -252,7 +252,8 @@ class _Run:
         self.ledger.commit_stage(CORPUS, CorpusRecord(key, seals_beside, at))
 
     def _offer(self, beside: Iterable[str]) -> None:
-        """Remove the parts of an earlier corpus from the store. Then upload the files `beside`."""
+        """Upload the files of OUT that `beside` names, if OUT is remote. First delete the files of
+        an earlier corpus from the remote store."""
         if self.store.url:
             self.store.relist()
             for name in manifests.FOLDERS:
@@ -439,11 +440,11 @@ def open_engine(
     jobs: Jobs,
     shared: Iterable[str] = (),
 ) -> Engine:
-    """Return an engine, which runs tasks in worker processes, to be used as a context manager.
-    `workers` is (the number of workers that the user asked for, 0 for all of the cluster; the
-    number that suits this machine). `tasks` is the largest number of tasks at one time. `tick` is
-    called twice a second. `jobs` says how to ask a cluster for workers. All machines must see the
-    files in `shared` and the folder of `jobs`."""
+    """Return the engine `name` (local, ray or slurm), a context manager that runs tasks in worker
+    processes. `workers` is a pair: the number of workers that the user asked for (0: all of the
+    cluster) and the number that suits this machine. `tasks` is the largest number of tasks at one
+    time. `tick` is called twice a second. `jobs` says how to ask a cluster for workers. All
+    machines must see the files in `shared` and the folder of `jobs`."""
     check_engine(name, address)
     if name == "slurm":
         from curate.engines.slurm import SlurmEngine

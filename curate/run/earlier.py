@@ -1,7 +1,8 @@
-"""Indexes of the earlier documents that the setting `against` names, with which dedup steps compare
-new documents. To make an index, the dedup step runs alone over these documents, in a folder of the
-cache whose name is a digest of input and settings. A killed run continues in this folder. At the
-end only the sketches (hashes of documents) are kept."""
+"""Make indexes of earlier documents, with which dedup steps compare new documents.
+
+The setting `against` of a dedup step names the earlier documents. The step runs alone over these
+documents, in a folder of the cache that is named by a digest of input and settings. A killed run
+continues there. At the end, only the index is kept."""
 
 from __future__ import annotations
 

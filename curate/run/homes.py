@@ -1,7 +1,7 @@
-"""The files of an OUT, or of the folder of a refresh (HOME): snapshots, runs, documents, decisions.
-The documents of a HOME are those of its current snapshot and those rejected by the runs that led to
-this snapshot. Each of these runs has its own decisions. Runs that a rollback has undone do not
-count."""
+"""Find the files of an output folder OUT, or of a HOME (the folder of all refreshes of one corpus).
+
+A HOME has snapshots and runs. Its documents are the ones in the current snapshot and the ones
+rejected by the runs that led to this snapshot. Runs that a rollback has undone do not count."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OF_A_FILE = ("documents", "text_bytes")  # counts per file in a manifest
 
 
 def checked_name(name: object, source: Path) -> str:
-    """Return the name of a refresh. Raises RunFailed if it is not a valid name."""
+    """Return `name`, the name of a refresh (corpus update). Raises RunFailed if it is not valid."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RunFailed(
             f"{source} names a refresh {str(name)[:100]!r}, which is not a valid name: {ANEW}"
@@ -70,8 +70,8 @@ def manifest(folder: Path) -> dict[str, Any]:
 
 
 def runs_that_read(home: Path, name: str) -> list[Path]:
-    """Return the runs of a HOME that read a document with the id `name`, or all runs if none of
-    them did. The newest run comes first. Return an empty list if the folder is not a HOME."""
+    """Return the runs that read a document with the id `name`, newest first. If no run read such a
+    document, return all runs. If `home` is not a folder of refreshes (HOME), return no runs."""
     import pyarrow.parquet as pq
 
     if not (home / FILE).is_file():
@@ -93,9 +93,10 @@ def sealed_rows(home: Path, *tables: str) -> Iterator[tuple[str, tuple[Any, ...]
 
 
 def current_line(home: Path) -> tuple[Path, list[Path]] | None:
-    """Return the current snapshot of a HOME and the runs that led to it, oldest first; None if
-    `home` is not a HOME. Takes no lock, because a running refresh changes neither the snapshot nor
-    the runs. Raises UsageError if there is no snapshot yet."""
+    """Return the folder of the corpus's current version (snapshot) and the runs that led to it,
+    oldest first. Return None if `home` is not a folder of refreshes. Takes no lock, because a
+    running refresh changes neither that folder nor those runs. Raises UsageError if there is no
+    snapshot yet."""
     if not (home / FILE).is_file():
         return None
     link = home / CURRENT
@@ -121,7 +122,7 @@ def current_line(home: Path) -> tuple[Path, list[Path]] | None:
 
 
 def kept_folder(out: Path) -> Path:
-    """Return the folder of the kept documents: OUT/corpus, or the current snapshot of a HOME."""
+    """Return the folder of kept documents: OUT/corpus, or for refreshes the current snapshot."""
     current = out.parent.parent / CURRENT
     if not (out / "corpus").is_dir() and out.parent.name == RUNS and current.is_dir():
         return current
@@ -130,25 +131,22 @@ def kept_folder(out: Path) -> Path:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The documents and decisions of an OUT or a HOME. `run` is the folder with recipe.yaml and
-    run.json (in a HOME, the folder of the last run). `kept` and `gone` are the files of kept and of
-    rejected documents. `decisions` has one file per run. `notes` say which documents are not
-    counted."""
+    """The files of an output folder (OUT) or a folder of refreshes (HOME)."""
 
     out: Path
-    run: Path
-    kept: list[Path]
-    gone: list[Path]
-    decisions: list[Path]
+    run: Path  # folder with recipe.yaml and run.json; in a HOME, that of the last run
+    kept: list[Path]  # files of kept documents
+    gone: list[Path]  # files of rejected documents
+    decisions: list[Path]  # one file per run
     runs: list[Path]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # say which documents are not counted
 
     @property
     def is_home(self) -> bool:
         return self.run != self.out
 
     def need_whole(self) -> None:
-        """Raise UsageError if corpus/ lacks columns that the corpus of every run has."""
+        """Raise UsageError if corpus/ was written without some of the standard columns."""
         names = read_schema(self.kept[0]).names if self.kept and self.gone else None
         lacks = [n for n in (*(n for n, _ in CORE), EDITS) if names and n not in names]
         if lacks:
@@ -159,8 +157,8 @@ class Corpus:
             )
 
     def record(self) -> dict[str, Any]:
-        """Return the content of run.json. For a HOME, this is the record of the last run with the
-        rules and languages of all runs."""
+        """Return the content of run.json. For a folder of refreshes (HOME), return the last run's,
+        with entries for the rules and languages that only earlier runs have."""
         total = read_record(self.run)
         for run in self.runs[:-1]:
             other = read_record(run)
@@ -173,8 +171,9 @@ class Corpus:
 
 
 def corpus_of(out: Path) -> Corpus:
-    """Return the files of an OUT or a HOME. The lists of files may be empty. Raises UsageError for
-    the folder of a single run of a HOME, because the corpus is in the HOME."""
+    """Return the files of a corpus. `out` is the output folder of a run, or a folder of refreshes
+    (HOME). Raises UsageError for the folder of one run in a HOME: the runs share one corpus, so the
+    HOME must be named instead."""
     line = current_line(out)
     if line is None:
         home = out.parent.parent

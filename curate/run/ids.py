@@ -1,13 +1,12 @@
-"""Final ids of documents, assigned after the first stage, because they depend on the whole input.
+"""Assign final ids to documents, after the first stage, because ids depend on the whole input.
 
-A document without an id gets `path-relative-to-IN#ordinal`. A worker that reads a slice of a file
-knows only ordinals within the slice. Later occurrences of an id get `~2`, `~3` and so on added, in
-input order. If a run continues from earlier runs, their ids also count as taken. The changed ids
-are written to `ids.parquet`, with columns part, _n (number in the partition) and id; the stage's
-files stay unchanged.
+A document without an id gets `path-relative-to-IN#ordinal`. If an id is repeated, later documents
+in input order get `~2`, `~3` and so on added. If a run continues from earlier runs, the ids of
+those runs are also taken. The changed ids are written to `ids.parquet`, with columns part
+(partition), _n (number in the partition) and id. The files of the stage stay unchanged.
 
-For a large input, tasks first compare hashes of ids, so that the queries see only documents that
-may share an id."""
+For a large input, tasks first compare hashes of ids. Then database queries are run only on
+documents that may share an id."""
 
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ _SPLIT = r"regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k'])"
 
 
 def _find_earlier(db: Any, earlier: EarlierIds | None) -> None:
-    """Create the view `given` with the ids of earlier runs, and the table `before` with those of
-    these ids that documents of this run repeat."""
+    """Create the view `given` (ids of earlier runs) and the table `before` (ids of this run that an
+    earlier run has used too)."""
     files = list(earlier.files) if earlier else []
     source = f"read_parquet({paths_literal(files)})" if files else "(SELECT '' AS id WHERE false)"
     db.execute(f"CREATE VIEW given AS SELECT id FROM {source}")
@@ -130,14 +129,12 @@ def _file(folder: Path, kind: str, number: int) -> Path:
 
 @dataclass(frozen=True)
 class IdTask(Task):
-    """A task on a group of partitions, first <= partition < last, or on all ids whose hashes begin
-    with the same `bits` bits. In the second case, `last` is the number of groups that wrote hashes.
-    `folder` is the stage's folder."""
+    """A task on a group of partitions, or on all ids whose hashes begin with the same bits."""
 
-    folder: Path
-    first: int
-    last: int
-    bits: int
+    folder: Path  # the stage's folder
+    first: int  # first partition of the group
+    last: int  # end of the group; for a task on hashes, the number of groups
+    bits: int  # number of leading bits of a hash
 
     def file(self, kind: str) -> Path:
         return _file(self.folder, kind, self.part)
@@ -156,8 +153,8 @@ def _groups(folder: Path, parts: int, sizes: Sizes) -> _Groups:
 
 
 def gather_ids(task: IdTask) -> None:
-    """Write the ids of a group's partitions into one file, because a query over a million small
-    files would hold 11 kB of memory for the footer of each."""
+    """Write the ids of a group's partitions into one file. If a query read a million small files
+    instead, it would hold the footer of each file in memory, 11 kB per file."""
     with writing(task.file("gathered")) as writer:
         for part in range(task.first, task.last):
             rows = pq.read_table(part_path(task.folder, part, "ids"))
@@ -191,8 +188,8 @@ def count_ids(task: IdTask) -> None:
 
 def key_ids(task: IdTask) -> None:
     """Write the hashes of the ids in a group of partitions, ordered by the first bits of the hash.
-    If an id ends with a number, such as `a~2`, also write the hash of `a`, because no other
-    document that is called `a` may get the id `a~2`."""
+    Repeats of an id get `~2`, `~3` and so on added. So for an id that ends like this, such as
+    `a~2`, also write the hash of `a`: a repeat of `a` must not get the id `a~2` too."""
     with _group_database(task) as db:
         rows = db.sql(
             f"""SELECT md5_number_lower(id)::UBIGINT AS key, part, n, true AS own FROM named
@@ -210,8 +207,9 @@ def key_ids(task: IdTask) -> None:
 
 
 def share_ids(task: IdTask) -> None:
-    """Among the ids whose hashes begin with the same bits, find documents that may share an id with
-    another document, or whose id a new id might equal. Write the list of these documents."""
+    """Write a list of the documents that may need a new id: those with a repeated id, such as `a`,
+    and those with a repeated id and a number, such as `a~2`, which a repeat of `a` could get too.
+    Ids are compared by hash. Each task reads the hashes with one value of the first bits."""
     keyed = [_file(task.folder, "keyed", number) for number in range(task.last)]
     rows = pa.Table.from_batches(read_slice(keyed, task.part), KEYS)
     with scratch_database(task.folder / f".spill-shared-{task.part:05d}") as db:
@@ -226,8 +224,8 @@ def share_ids(task: IdTask) -> None:
 
 
 def name_ids(task: IdTask) -> None:
-    """Write the new ids of those documents in a group of partitions that may share an id, or whose
-    id has changed."""
+    """Write the ids of some documents in a group of partitions: each document whose id has changed
+    or may equal another document's."""
     with _group_database(task) as db:
         shared = literal(task.folder / SHARED)
         db.execute(f"CREATE VIEW shared AS SELECT * FROM read_parquet({shared})")
@@ -262,8 +260,9 @@ def assign_ids(
     run: Run = run_here,
     sizes: Sizes = Sizes(),
 ) -> int:
-    """Write new ids to folder/ids.parquet, and all ids to issued.parquet if `earlier` is given.
-    Return how many documents got another id. `run` runs tasks if there are many ids."""
+    """Give each document its final id, which differs from its first id if that is repeated. Write
+    the ids that differ to folder/ids.parquet, and all final ids to folder/issued.parquet if
+    `earlier` is given. Return how many differ. `run` runs tasks if there are many ids."""
     groups = _groups(folder, len(plan.partitions), sizes)
     many = len(groups.bounds) > 1
     if many:

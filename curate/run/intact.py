@@ -45,7 +45,7 @@ class Intact:
     ) -> dict[str, str]:
         """Return {path: what is wrong} for the files that differ from their seals (sizes and
         digests). The workers of `engine` compare the files if there are many; if `engine` is None,
-        this process compares them. `most` is the largest possible number of files."""
+        this process compares them. `most` is the total on the progress line."""
         store, differences = current(), dict[str, str]()
 
         def in_mirror() -> Iterator[tuple[Path, Seal]]:
@@ -79,9 +79,9 @@ class Intact:
         engine: Engine | None = None,
         title: str = "",
     ) -> Iterator[None]:
-        """Return a context in which this process and its tasks read the files. At its start, fetch
-        files that the mirror of the store lacks. At its end, also after an error, compare the
-        files. Raises Damaged if one differs from its seal (size and digest)."""
+        """Return a context in which this process and its tasks read files. At its start, download
+        the files that are only in the remote store. At its end, compare the files with their seals
+        (size and digest), also after most errors. Raises Damaged if one differs."""
         current().read_all(files() if current().url else ())
         cause: Exception | None = None
         try:
@@ -97,8 +97,8 @@ class Intact:
             raise cause
 
     def record_damage(self, damage: Damaged) -> None:
-        """Print that a file was damaged during this run and that its work is repeated. Raises
-        RunFailed if the same file is damaged again, or if many files were damaged."""
+        """Print that a file was damaged during this run and is computed again. Raises RunFailed if
+        the same file is damaged again, or if many files were damaged."""
         line = str(damage)
         if line in self._recomputed or len(self._recomputed) == MOST_ANEW:
             advice = "check what else writes there, and whether the disk is faulty"
@@ -204,7 +204,7 @@ def finished_files(
 
 
 def place(out: Path, ledger: Ledger, name: str) -> Path:
-    """Return the path of a finished run's file `name`. Records are beside the ledger, other files
-    in OUT."""
+    """Return the path of the file `name` of a finished run. The files in RECORDS, such as run.json,
+    are in the ledger's folder, all others in the output folder `out`."""
     folder = ledger.path.parent if name in RECORDS else out
     return path_inside(folder, name, ledger.path, follow=False)

@@ -68,7 +68,8 @@ def packed(key: tuple[object, ...], result: object) -> str:
 
 
 def unpacked(key: tuple[object, ...], row: object, kind: type[T]) -> T | None:
-    """Return the result in a row as an object of type `kind`; None if the row is damaged."""
+    """Return the result stored in `row`, a row of the ledger's table, as an object of type `kind`.
+    Return None if the row's digest, computed with `key`, is wrong."""
     text, _, digest = str(row).partition("\n")
     return decode(kind, text) if digest == row_digest(key, text) else None
 
@@ -92,9 +93,11 @@ def _may_write(path: Path) -> bool:
 
 
 class _Segments:
-    """The changes of a ledger, kept in a store as objects (segments) that are never overwritten. A
-    driver with an empty mirror makes its ledger from the segments. Their names begin with the
-    number of the driver's lock, so they sort in the order of the changes."""
+    """A ledger's changes, kept in a remote store as objects (segments) that are never overwritten.
+
+    A driver on a new machine rebuilds its ledger from the segments. A segment's name begins with
+    its driver's number (1 for the first to lock the store), so names sort by the order of
+    changes."""
 
     def __init__(self, store: Store, path: Path) -> None:
         self._store, self._folder = store, path.with_name(LEDGER)
@@ -103,7 +106,8 @@ class _Segments:
         self._written_at = time.monotonic()
 
     def replay(self, db: sqlite3.Connection) -> None:
-        """Apply segments that the ledger lacks. Raises sqlite3.DatabaseError for a damaged one."""
+        """Apply those segments (files of changes) to the ledger `db` that it has not applied yet.
+        Raises sqlite3.DatabaseError for a damaged segment."""
         top = f"{self._store.name(self._folder)}/"
         known = {name for (name,) in db.execute("SELECT name FROM segments")}
         for name in sorted(n for n in self._store.listing if n.startswith(top)):
@@ -124,7 +128,8 @@ class _Segments:
             self._lines.append(f"{json.dumps([CHANGES.index(sql), values])}\n")
 
     def write(self, db: sqlite3.Connection, last: bool = False) -> None:
-        """Write a segment if `last`, if there are many changes, or if the last segment is old."""
+        """Write the waiting changes to a new file (segment) if they are many, if the newest file is
+        old, or if `last` is True. Without changes, write nothing."""
         late = last or time.monotonic() - self._written_at > SEGMENT_SECONDS
         if not self._lines or (len(self._lines) < SEGMENT_ROWS and not late):
             return

@@ -19,13 +19,12 @@ LOADING, READING = (-2, -2), (-1, -1)
 
 @dataclass(frozen=True)
 class StepRecord(Message):
-    """A step: its name, its label in the recipe, and its settings. `source` is the digest of a
-    plug-in's source."""
+    """A step in the messages to workers."""
 
     step: str
-    label: str
+    label: str  # in the recipe
     settings: dict[str, Any]
-    source: str | None = None
+    source: str | None = None  # digest of a plug-in's source
 
     @classmethod
     def of(cls, step: Settings) -> StepRecord:
@@ -40,29 +39,26 @@ class StepRecord(Message):
 
 @dataclass(frozen=True)
 class Specification(Message):
-    """A stage as its workers read it from the file stage.json. The first stage reads the input of
-    `plan`; a later stage reads the folder `input` of the stage before it. The second stage also
-    reads the final ids from the file `ids`. A stage first applies the decisions of the step
-    `apply`, in the file `decisions`. The paths are relative to the parent of the stage's folder,
-    which differs between machines. At the end the stage writes sketches (hashes of documents) for
-    the step `sketch` to files of the kind `sketch_kind`. `later` holds the steps of later stages,
-    whose kernels (compiled functions) can be compiled meanwhile (rehearsal.py), and `of` is the
-    number of steps in the run. `columns` are the columns of the corpus (last stage only), and `own`
-    are those columns of the input that have a dot in their names."""
+    """A stage's description for its workers, stored as stage.json. Paths are relative to the folder
+    that holds the stages' folders, because that folder's path differs between machines.
+
+    The stage reads its input, removes what the step in the field `apply` has decided to remove,
+    runs `steps`, and writes sketches (hashes of documents). From these, the step in the field
+    `sketch` decides after the stage."""
 
     read: ReadSettings
     steps: tuple[StepRecord, ...]
-    input: Path | None = None
-    plan: PlanRest | None = None
-    ids: Path | None = None
+    input: Path | None = None  # folder of the stage before; None for the first stage
+    plan: PlanRest | None = None  # the input of the first stage
+    ids: Path | None = None  # final ids, read by the second stage
     apply: StepRecord | None = None
-    decisions: Path | None = None
+    decisions: Path | None = None  # file with the decisions of `apply`
     sketch: StepRecord | None = None
-    sketch_kind: str = ""
-    later: tuple[StepRecord, ...] = ()
-    of: int = 0
-    columns: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
+    sketch_kind: str = ""  # kind of the sketch files, in their names
+    later: tuple[StepRecord, ...] = ()  # steps of later stages, to compile early (see rehearsal.py)
+    of: int = 0  # number of steps in the run
+    columns: tuple[str, ...] = ()  # columns of the corpus, for the last stage
+    own: tuple[str, ...] = ()  # input columns with a dot in their names
 
     @classmethod
     def in_folder(cls, folder: Path) -> Specification:
@@ -79,31 +75,26 @@ class Specification(Message):
 
 @dataclass(frozen=True)
 class StageTask(Task):
-    """A partition to run through the stage of the specification file `spec`. `sealed` and `shared`
-    are files that the task reads, with size and digest: `sealed` are read by this task only,
-    `shared` by all tasks. `careful` holds the first and last number of the documents to run one at
-    a time, because a worker died on one of them. `quarantine` maps numbers of documents to the
-    reason why they killed their worker twice."""
+    """A task to run one partition through a stage. Files that the task reads are listed with size
+    and digest."""
 
-    spec: Path
-    sealed: list[SealedPath] = field(default_factory=list)
-    shared: list[SealedPath] = field(default_factory=list)
-    careful: tuple[int, int] | None = None
-    quarantine: dict[int, str] = field(default_factory=dict)
+    spec: Path  # the stage's specification
+    sealed: list[SealedPath] = field(default_factory=list)  # files read by this task
+    shared: list[SealedPath] = field(default_factory=list)  # files read by all tasks
+    careful: tuple[int, int] | None = None  # first and last document to run alone
+    quarantine: dict[int, str] = field(default_factory=dict)  # number of document -> why to skip it
 
 
 @dataclass(frozen=True)
 class CutExample(Message):
-    """A passage that a step cut from a document, with the text before and after. `cut` is the
-    beginning of the passage, `bytes` the number of all its bytes, and `put` the text that replaced
-    the passage. `key` is the hash of the document's text."""
+    """A passage that a step cut from a document, with the text before and after."""
 
-    key: int
+    key: int  # hash of the document's text; examples with the smallest keys are kept
     before: str
-    cut: str
-    bytes: int
+    cut: str  # beginning of the passage
+    bytes: int  # size of the whole passage
     after: str
-    put: str
+    put: str  # text that replaced the passage
 
 
 Place = dict[str, int | str | None]  # an unreadable place: file, offset, what and count
@@ -111,47 +102,45 @@ Place = dict[str, int | str | None]  # an unreadable place: file, offset, what a
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of a stage: documents, bytes, skipped records and unreadable places; how often each
-    rule dropped documents or cut texts; seconds by step. `compiled` is the seconds of
-    compilation."""
+    """Counts of a stage's work. Steps are named by their labels."""
 
     read: int = 0
     kept: int = 0
     rejected: int = 0
     bytes_in: int = 0
-    bytes_out: int = 0
-    corrupt: int = 0
-    passed_over: int = 0
+    bytes_out: int = 0  # text of kept documents
+    corrupt: int = 0  # places that could not be read
+    passed_over: int = 0  # documents outside `read.share`
     bad_dates: int = 0
     digests_compared: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
-    primary: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, int] = field(default_factory=dict)
-    cut: dict[str, int] = field(default_factory=dict)
-    cut_bytes: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-    cpu: dict[str, float] = field(default_factory=dict)
-    written: dict[str, int] = field(default_factory=dict)
-    text_in: dict[str, int] = field(default_factory=dict)
-    payload_in: dict[str, int] = field(default_factory=dict)
-    text_out: dict[str, int] = field(default_factory=dict)
-    worked: dict[str, int] = field(default_factory=dict)
-    left_out: dict[str, int] = field(default_factory=dict)
-    misfits: dict[str, int] = field(default_factory=dict)
-    digests_differing: dict[str, int] = field(default_factory=dict)
-    compiled: float = 0.0
+    skipped: dict[str, int] = field(default_factory=dict)  # by type of record
+    primary: dict[str, int] = field(default_factory=dict)  # by rule: first reasons of drops
+    reasons: dict[str, int] = field(default_factory=dict)  # by rule: all reasons of drops
+    cut: dict[str, int] = field(default_factory=dict)  # by rule: passages cut
+    cut_bytes: dict[str, int] = field(default_factory=dict)  # by rule
+    seconds: dict[str, float] = field(default_factory=dict)  # by step
+    cpu: dict[str, float] = field(default_factory=dict)  # by step, in seconds
+    written: dict[str, int] = field(default_factory=dict)  # bytes by kind of file
+    text_in: dict[str, int] = field(default_factory=dict)  # bytes by step (run/worker/traces.py)
+    payload_in: dict[str, int] = field(default_factory=dict)  # bytes by step
+    text_out: dict[str, int] = field(default_factory=dict)  # bytes by step
+    worked: dict[str, int] = field(default_factory=dict)  # bytes by step
+    left_out: dict[str, int] = field(default_factory=dict)  # by column: values set to null
+    misfits: dict[str, int] = field(default_factory=dict)  # by column: values moved to `extra`
+    digests_differing: dict[str, int] = field(default_factory=dict)  # by input file
+    compiled: float = 0.0  # seconds of compilation
 
 
 @dataclass(frozen=True)
 class StageResult(Counts, Message):
-    """The counts of a partition that went through a stage, and seals (size, digest) of the files it
-    wrote. `documents` is the number of documents per slice of the input (first stage only)."""
+    """The counts of a partition that went through a stage, and seals (size, digest) of its
+    files."""
 
     corrupt_examples: list[Place] = field(default_factory=list)
     cut_examples: dict[str, list[CutExample]] = field(default_factory=dict)
     files: dict[str, Seal] = field(default_factory=dict)
     sketch_files: dict[str, Seal] = field(default_factory=dict)
-    documents: list[int] = field(default_factory=list)
+    documents: list[int] = field(default_factory=list)  # per part of an input file (first stage)
     peak_bytes: int = 0
 
 
@@ -162,44 +151,39 @@ class Sketched(Message):
 
 @dataclass(frozen=True)
 class ResolveTask(Task):
-    """A task that makes the decisions of a step over a corpus of one partition. `spec` is the
-    stage's specification, `own` the step's folder, and `decisions` the file to write. `size` is the
-    number of documents and their bytes of text."""
+    """A task to let a step, such as deduplication, decide on all documents. It is only for runs
+    with a single partition, whose worker has already loaded the kernels (compiled code)."""
 
-    spec: Path
-    own: Path
-    decisions: Path
-    size: tuple[int, int]
+    spec: Path  # the stage's specification
+    own: Path  # the step's folder
+    decisions: Path  # file to write
+    size: tuple[int, int]  # number of documents, bytes of their text
     sizes: Sizes
     ids_changed: bool
 
 
 @dataclass(frozen=True)
 class Resolved(Message):
-    """The seal (size, digest) of a file of decisions, and the figures of the step
-    (`Decided.record`). The figures include the seconds that the decisions took, and how much the
-    step removes, which `guard` checks."""
+    """A summary of what a step, such as deduplication, decided on all documents."""
 
-    figures: dict[str, Any]
-    seal: Seal
+    figures: dict[str, Any]  # for run.json, with seconds and how much is removed
+    seal: Seal  # size and digest of the file of decisions
 
 
 @dataclass(frozen=True)
 class AssembleTask(Task):
-    """The task to write one partition to corpus/ and rejected/. `folders` are the folders of the
-    stages, in order, and `ids` is the file with the final ids. `schema` is the schema of rejected/,
-    in hexadecimal. `kept_bytes` is the size of the kept documents' text. `own` is as in
-    `Specification`; `sealed` and `shared` are as in `StageTask`."""
+    """A task to write one partition to corpus/ and rejected/. Files that the task reads are listed
+    with size and digest."""
 
-    folders: tuple[Path, ...]
-    ids: Path
+    folders: tuple[Path, ...]  # the stages' folders, in order
+    ids: Path  # file with the final ids
     corpus: Path
     rejected: Path
-    schema: str
-    kept_bytes: int
-    own: tuple[str, ...]
-    sealed: list[SealedPath]
-    shared: list[SealedPath]
+    schema: str  # of rejected/, in hexadecimal
+    kept_bytes: int  # size of the kept texts
+    own: tuple[str, ...]  # input columns with a dot in their names
+    sealed: list[SealedPath]  # files read by this task
+    shared: list[SealedPath]  # files read by all tasks
 
 
 FileRecord = dict[str, int | str]  # an entry of a manifest, with the file's `name`
@@ -207,19 +191,18 @@ FileRecord = dict[str, int | str]  # an entry of a manifest, with the file's `na
 
 @dataclass(frozen=True)
 class Assembled(Message):
-    """The files of a partition in corpus/ and rejected/, with their modification times in
-    nanoseconds."""
+    """A partition's files in corpus/ and rejected/."""
 
     kept: FileRecord
     rejected: FileRecord
-    kept_changed: int
-    rejected_changed: int
-    cpu: float
+    kept_changed: int  # modification time in nanoseconds
+    rejected_changed: int  # modification time in nanoseconds
+    cpu: float  # CPU seconds
 
 
 @dataclass(frozen=True)
 class Committed(Message):
-    """What the ledger records of finished work: its folder and seals (size, digest) of files."""
+    """The ledger's record of finished work: a folder, and the size and digest of each file."""
 
     folder: str
     files: dict[str, Seal] = field(default_factory=dict)
@@ -227,7 +210,7 @@ class Committed(Message):
 
 @dataclass(frozen=True)
 class Once(Committed):
-    """What the ledger records of work that is not divided by partition: result and CPU seconds."""
+    """The ledger's record of work that is not divided by partition: its result and CPU seconds."""
 
     value: Any = None
     cpu: float = 0.0
@@ -235,43 +218,39 @@ class Once(Committed):
 
 @dataclass(frozen=True)
 class CorpusRecord(Message):
-    """What the ledger records when corpus/ and rejected/ are finished. `key` is the plan's
-    attribute `corpus_key`. `files` holds the seals (sizes and digests) of the files beside the two
-    folders. `at` is the latest modification time of the files, in nanoseconds."""
+    """The ledger's record of a finished corpus/ and rejected/."""
 
-    key: str
-    files: dict[str, Seal]
-    at: int
+    key: str  # the plan's `corpus_key`
+    files: dict[str, Seal]  # size and digest of the files beside the two folders
+    at: int  # latest modification time in nanoseconds
 
 
 @dataclass(frozen=True)
 class Built(Message):
-    """What the ledger records of a finished product: its entry in run.json, the seals (sizes and
-    digests) of its files, and their latest modification time in nanoseconds."""
+    """The ledger's record of a finished product, such as a tokenizer or a trained model."""
 
-    record: dict[str, Any]
-    seals: dict[str, Seal]
-    at: int
+    record: dict[str, Any]  # entry in run.json
+    seals: dict[str, Seal]  # size and digest of each file
+    at: int  # latest modification time in nanoseconds
 
 
 @dataclass(frozen=True)
 class Published(Message):
-    """What the ledger records of the product of one kind whose files are in OUT. `key` is its key,
-    None while the files are being replaced."""
+    """The ledger's record of the product in OUT, one per kind (tokenizer, shards, ...)."""
 
-    key: str | None
+    key: str | None  # the product's key; None while files are being replaced
     files: list[str]
 
 
 @dataclass(frozen=True)
 class Made(Message):
-    """The settings, as JSON, with which the product of one kind in OUT was made. `lineage` is a
-    hash of some of the settings; only a product with the same hash may continue from this one."""
+    """The ledger's record of how the product in OUT was made, one per kind (tokenizer, shards,
+    ...)."""
 
     key: str
-    lineage: str | None
-    stage: str
-    settings: dict[str, str]
+    lineage: str | None  # hash; a product with an equal hash may continue it
+    stage: str  # folder in which it was built
+    settings: dict[str, str]  # as JSON
 
 
 @dataclass(frozen=True)
@@ -282,17 +261,16 @@ class RehearseStage(Message):
 
 @dataclass(frozen=True)
 class RehearseStep(Message):
-    """A step to run on a few documents, so that its kernels are compiled; None stands for the
-    products of the run. `wait` is True to wait for kernels that another process compiles."""
+    """A step to run on a few documents, so that its kernels (functions compiled by numba) are
+    compiled."""
 
-    step: StepRecord | None
-    wait: bool
+    step: StepRecord | None  # None: the run's products
+    wait: bool  # True to wait for kernels that another process compiles
 
 
 @dataclass(frozen=True)
 class Rehearsed(Message):
-    """The outcome of a rehearsal (see RehearseStep). `busy` is true if another process compiles a
-    needed kernel. `missing` says why the step cannot be rehearsed."""
+    """The outcome of running a step on a few documents."""
 
-    busy: bool = False
-    missing: str | None = None
+    busy: bool = False  # True if another process compiles a needed kernel
+    missing: str | None = None  # why the step cannot be run

@@ -1,7 +1,8 @@
-"""The plan of a run: the steps of a recipe, divided into stages. A stage's key is a hash of its
-input's fingerprint and of the settings and versions of its steps, so the stages before a changed
-step are reused. A stage ends before decisions of a CorpusStep (on the whole corpus) are applied and
-where the recipe says `cut`. The first stage also ends before a step that decides by ids."""
+"""The plan of a run: the steps of a recipe, divided into stages.
+
+A stage's key is a hash of its input and of its steps' settings and versions, so stages before a
+changed step are reused. A new stage begins where decisions on the whole corpus (of a CorpusStep)
+are applied, where the recipe says `cut`, and before the first step that needs final ids."""
 
 from __future__ import annotations
 
@@ -37,15 +38,13 @@ def _hash(*parts: Any) -> str:
 
 @dataclass
 class MapStage:
-    """A stage of the plan. It applies the decisions of the step `apply`, runs the steps `steps`,
-    and writes sketches (hashes of documents) from which the step `sketch` decides after the stage.
-    Its folder is named `00-extract+c4-<hash>`."""
+    """A stage of a run. Its folder is named like `00-extract+c4-<hash>`."""
 
     index: int
     key: str
-    apply: CorpusStep | None
+    apply: CorpusStep | None  # step whose decisions the stage applies first
     steps: list[Step]
-    sketch: CorpusStep | None = None
+    sketch: CorpusStep | None = None  # step that decides after the stage
 
     @property
     def folder_name(self) -> str:
@@ -56,8 +55,8 @@ class MapStage:
 
     @cached_property
     def sketch_key(self) -> str:
-        """The key of the sketches; empty if the stage writes none. It is cached, because hashes of
-        files are part of it."""
+        """A hash that changes if the sketches (data on each document) may change; "" if the stage
+        writes no sketches. It is computed once, because hashes of files are part of it."""
         return _hash(self.key, self.sketch.sketch_identity().values) if self.sketch else ""
 
     @cached_property
@@ -113,16 +112,15 @@ class EarlierDocuments:
 
 @dataclass
 class RunPlan:
-    """All that a run will do. Indexes of the documents in `against` are made first. If `earlier` is
-    set, no document gets an id of an earlier run, and the first stage's folder keeps all ids of
-    this run. `cpu` is the number of CPU seconds that planning took."""
+    """All that a run will do. If `earlier` is given, no document gets an id of an earlier run, and
+    this run's ids are all written to the first stage's folder, for later runs."""
 
     recipe: Recipe
     inputs: InputPlan
     stages: list[MapStage]
     products: list[ProductStage]
     earlier: EarlierIds | None = None
-    cpu: float = 0.0
+    cpu: float = 0.0  # CPU seconds of planning
     against: list[EarlierDocuments] = field(default_factory=list)  # their indexes are made first
 
     @property
@@ -149,9 +147,9 @@ def plan_run(
     earlier: EarlierIds | None = None,
     on_paper: bool = False,
 ) -> RunPlan:
-    """Cut the recipe into stages. Raises UsageError if its steps cannot work on this input. A plan
-    made `on_paper` cannot be run: its stages have no keys, and models and other files are not
-    looked for."""
+    """Divide the recipe into stages and return the plan. Raises UsageError if a step cannot work on
+    this input. With `on_paper`, the plan is only for display: its stages have no keys (hashes that
+    identify their results), and no models or other files are needed."""
     _check_extraction(recipe, inputs)
     if not on_paper:
         recipe = recipe.without_missing_files()
@@ -197,8 +195,8 @@ def plan_run(
 
 def _against(recipe: Recipe) -> Iterator[EarlierDocuments]:
     """Yield the earlier documents with which dedup steps compare, and set the path of their index
-    in each of these steps. All earlier documents are read, with the settings of the input. Web
-    pages are extracted as in the recipe."""
+    in each dedup step. Earlier documents are read in full, with the settings of the input. If they
+    are web pages, text is extracted as in the recipe."""
     whole: dict[str, Any] = dict.fromkeys(("limit", "share", "split", "config", "fetch"))
     read = recipe.read.model_copy(update=whole)
     for dedup in (step for step in recipe.steps if isinstance(step, DedupStep)):
@@ -227,7 +225,8 @@ def _index_of(plan: RunPlan, against: str) -> indexes.Index:
 
 
 def make_plan(recipe: Recipe, inputs: list[str], on_paper: bool = False) -> RunPlan:
-    """Return the plan of a recipe over its inputs. `on_paper` is as in `plan_run`."""
+    """Return the plan of a recipe over its inputs. With `on_paper`, the plan is only for
+    display."""
     began = cpu_seconds()
     plan = _plan_inputs(recipe, inputs, on_paper)
     plan.cpu = cpu_seconds() - began

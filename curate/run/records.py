@@ -78,30 +78,25 @@ class _Named:
 
 @dataclass(frozen=True)
 class StageRecord(Counts, _Named):
-    """A stage in run.json: the sums over its partitions. A product that reads the input itself has
-    such a record too. `start` holds the smallest and the largest number of CPU seconds that a
-    worker took to start. Only the first stage has without_documents, limited (the input was read in
-    part) and renamed (number of documents whose ids changed). `decides` is the step that makes its
-    decisions after the stage, and `decided` is their summary."""
+    """The record of a stage in run.json: sums over its partitions. A product that reads the input
+    itself has such a record too."""
 
-    start: list[float] = field(default_factory=list)
+    start: list[float] = field(default_factory=list)  # CPU seconds of a worker's start: least, most
     cut_examples: dict[str, list[CutExample]] = field(default_factory=dict)
     corrupt_examples: list[Place] = field(default_factory=list)
     peak_bytes: int = 0
-    without_documents: dict[str, int | str] | None = None
-    limited: bool | None = None
-    renamed: int | None = None
-    settle_cpu: float | None = None
-    decides: str | None = None
-    decided: dict[str, Any] | None = None
+    without_documents: dict[str, int | str] | None = None  # first stage only
+    limited: bool | None = None  # True if the input was read in part; first stage only
+    renamed: int | None = None  # documents whose ids changed; first stage only
+    settle_cpu: float | None = None  # CPU seconds of assigning ids
+    decides: str | None = None  # step that decides after the stage
+    decided: dict[str, Any] | None = None  # summary of the decisions
     decided_cpu: float | None = None
 
 
 @dataclass(frozen=True)
 class Totals:
-    """The counts of a whole run. `by_rule` counts documents by the rule that dropped them.
-    `nothing_kept` explains why a run kept no document. `remark` is a line for the user if the run
-    kept few documents or one step dropped most of them."""
+    """The counts of a whole run."""
 
     read: int
     kept: int
@@ -120,18 +115,18 @@ class Totals:
     bytes_out: int
     seconds: float
     kept_ids: str
-    by_rule: dict[str, int]
-    nothing_kept: str | None = None
-    remark: str | None = None
+    by_rule: dict[str, int]  # documents by the rule that dropped them
+    nothing_kept: str | None = None  # why the run kept no document
+    remark: str | None = None  # on few kept documents, or on a step that dropped most
 
 
 @dataclass(frozen=True)
 class StepAbout:
-    """A step in run.json. `about` is the first paragraph of the step's documentation."""
+    """A step in run.json."""
 
     label: str
     name: str
-    about: str
+    about: str  # first paragraph of the step's documentation
     settings: dict[str, Any]
 
     @classmethod
@@ -158,8 +153,7 @@ class DriverCosts:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The content of run.json. `products` are the products' own records, to which label, makes,
-    seconds and files are added. `figures` are the figures of the report."""
+    """The content of run.json."""
 
     recipe: str
     description: str
@@ -175,8 +169,8 @@ class RunRecord:
     totals: Totals
     stages: list[StageRecord]
     driver: DriverCosts
-    products: list[dict[str, Any]]
-    figures: dict[str, Any] | None = None
+    products: list[dict[str, Any]]  # records of products, with label, makes, seconds and files
+    figures: dict[str, Any] | None = None  # of the report
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> RunRecord:
@@ -199,14 +193,13 @@ def json_of(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Upload:
-    """Figures of an upload to the URL of an OUT. `files` is the number of all files of the run.
-    `put` files with `bytes` bytes were uploaded, and `removed` files were removed."""
+    """The figures of an upload to a remote OUT."""
 
     url: str
-    files: int
-    put: int
-    bytes: int
-    removed: int
+    files: int  # number of all files of the run
+    put: int  # number of uploaded files
+    bytes: int  # size of the uploaded files
+    removed: int  # number of files deleted there
 
 
 @dataclass
@@ -314,8 +307,10 @@ class Outcome:
         return "; ".join(parts) + self._language(read)
 
     def _language(self, read: int) -> str:
-        """Return the language of most documents, or the most frequent ones, if a language step
-        dropped more documents than any other step."""
+        """Return text on languages if a language step dropped more documents than any other step,
+        else "". If more than half of the `read` documents were dropped because they are in one
+        language, the text says that the input is mostly in it. If not, the text has the numbers of
+        dropped documents in the languages most frequent among these."""
         step = next((row.step for row in self._by_dropped()), "")
         if step.partition("#")[0] != "language":
             return ""
@@ -445,8 +440,8 @@ _TOO_LARGE = {
 
 
 def reading_notices(outcome: Outcome) -> list[str]:
-    """Return notices on input that could not be read, on values of carried columns that were left
-    out or moved to `extra`, and on documents that differ from their digest."""
+    """Return notices on unreadable input, on values of input columns that were omitted or moved to
+    the column `extra`, and on documents that differ from their digest."""
     figures, read = outcome.of_input or StageRecord(), outcome.plan.recipe.read
     notices = []
     if not outcome.plan.stages and (places := figures.corrupt):  # else the funnel counts them
@@ -507,9 +502,9 @@ def driver_costs(outcome: Outcome) -> DriverCosts:
 
 
 def write_corrupt(outcome: Outcome) -> None:
-    """Write OUT/corrupt.jsonl with the places that could not be read, at most a hundred per
-    partition. The last entry of a file may stand for all later places in the file; it then has
-    their count."""
+    """Write OUT/corrupt.jsonl, a list of unreadable places in the input. A partition's first
+    hundred places have an entry each. The other places of a file have one entry together: the first
+    of these places, and how many there are."""
     target = outcome.out / "corrupt.jsonl"
     if not outcome.plan.stages:
         return  # written by the product that read the input
@@ -544,22 +539,19 @@ def read_record(out: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Row:
-    """One step of the funnel, the table of the documents that each step gets and drops. `dropped`
-    counts the documents whose first reason is from this step, and `rules` counts them by rule.
-    `text_in`, `payload_in`, `text_out` and `worked` are in bytes (see run/worker/traces.py), or
-    None if they were not recorded."""
+    """A step's row in the funnel, the table of how many documents each step gets and drops."""
 
     step: str
     before: int
-    dropped: int
-    rules: dict[str, int]
-    cut: dict[str, int]
+    dropped: int  # documents whose first reason is from this step
+    rules: dict[str, int]  # dropped documents by rule
+    cut: dict[str, int]  # passages cut, by rule
     cut_bytes: int
     seconds: float
-    text_in: int | None = None
-    payload_in: int = 0
-    text_out: int | None = None
-    worked: int = 0
+    text_in: int | None = None  # bytes of text that the step got
+    payload_in: int = 0  # bytes of raw pages that the step got without text
+    text_out: int | None = None  # bytes of text that the step kept
+    worked: int = 0  # bytes of text and raw pages, with those of documents dropped before the step
 
     @property
     def after(self) -> int:
@@ -567,8 +559,8 @@ class Row:
 
 
 def funnel_rows(stages: Sequence[StageRecord]) -> list[Row]:
-    """Return the rows of the funnel: one for each step of all stages. The reader and the engine
-    have a row only if they dropped documents."""
+    """Return the rows of the funnel, one per step. The reader and the engine have a row only if
+    they dropped documents."""
     steps: list[Row] = []
     for stage in stages:
         documents = stage.read
@@ -643,6 +635,10 @@ def funnel(record: RunRecord) -> str:
             left=(0, 4),
             indent=2,
         )
+    passed = [n for n in record.notices if n.startswith("skipped ")]  # one per file
+    if passed:
+        more = f", and {counted(len(passed) - 1, 'other file')}" if passed[1:] else ""
+        lines.append(f"note: {passed[0]}{more}")
     lines += [f"note: {n}" for n in record.notices if not n.startswith("skipped ")]
     if record.stages:
         lines += _kept_lines(record)
@@ -703,8 +699,8 @@ def held_out_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def eval_scores(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return {name: scores} for the texts that the setting `eval` names. If a text has several
-    sources, the scores of the sources follow that of the text."""
+    """Return {name: scores} for the evaluation texts of the setting `eval`. After each text come
+    the scores of its sources, named `text: source`."""
     scores = {}
     for name, score in (summary.get("eval") or {}).items():
         scores[name] = score

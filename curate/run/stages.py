@@ -1,6 +1,6 @@
-"""The stages of a run, in order: process the partitions, assign ids, decide on duplicates. Work
-that is recorded in the ledger and has its files in the stage's folder is reused. Modules that take
-long to import are imported late, while the workers work."""
+"""Run the stages of a plan: process partitions, assign ids, decide on duplicates. Work that the
+ledger records is reused if its files are unchanged. Slow imports happen late, while workers
+work."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def begin_report(outcome: Outcome, threads: int, run: Run, sizes: Sizes) -> Call
 
 
 def import_early(decided_by: str | None) -> None:
-    """Import modules that are needed after a stage, in a thread. `decided_by` is the module whose
-    kernels (compiled functions) make the decisions after the stage, or None."""
+    """Start a thread that imports modules needed after a stage. `decided_by` is the module whose
+    kernels (compiled functions) decide, after the stage, which documents are removed, or None."""
     names = [decided_by] if decided_by else []
 
     def load() -> None:
@@ -107,8 +107,9 @@ class Stages:
         self.store = current()
 
     def run(self, stage: MapStage, engine: Engine, here: Engine) -> None:
-        """Run one stage, then the decisions of the corpus step that follows it. The workers of
-        `here` see the files of this process."""
+        """Run one stage. If a step on the whole corpus (such as dedup) follows it, then decide
+        which documents that step removes. `engine` runs the stage's partitions. `here` runs the
+        tasks after these, with workers on this machine."""
         folder = stage_folder(self.out, stage.folder_name)
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
@@ -144,9 +145,11 @@ class Stages:
         engine: Engine,
         here: Engine,
     ) -> None:
-        """Run the stage on all partitions that the ledger does not have. Then write the sketches
-        (hashes of documents) that are missing because an earlier run computed the stage without
-        them. `written` are the files that `_write_spec` wrote, with size and digest."""
+        """Run the stage on all partitions that are not recorded as done. Then write the sketches
+        (hashes of documents) of partitions that were done before any step needed sketches.
+
+        `engine` runs the partitions; `here` checks on this machine which ones are done. `written`:
+        the files that tell workers what the stage does, with size and digest."""
         first = ("ids",) if stage.index == 0 else ()
         done, kept = self._done_parts(here, stage.key, folder, "kept", "keys", "rejected", *first)
         sketched, _ = self._done_parts(here, stage.sketch_key, folder, sketch_kind(stage))
@@ -242,8 +245,8 @@ class Stages:
     def inputs(
         self, stage: MapStage, *kinds: str
     ) -> Iterator[tuple[StageResult, list[SealedPath]]]:
-        """Yield (result, files of these kinds with seals) per partition. Raises Damaged if one is
-        missing in the ledger."""
+        """Yield each partition's result in a stage and its files of the given kinds. Each file is
+        [path, seal (size and digest)]. Raises Damaged if the ledger lacks a partition."""
         folder = stage_folder(self.out, stage.folder_name)
         rows = self.ledger.results(stage.key, StageResult)
         for part in range(self.parts):
@@ -368,9 +371,9 @@ class Stages:
     def _once(
         self, key: str, file: Path, work: Callable[[], Any], *beside: Path
     ) -> tuple[Any, float]:
-        """Return the result of `work` and its CPU seconds, as recorded in the ledger. Call `work`
-        first if its result is not recorded, or if its files are missing or changed. The work always
-        writes `file`, and may write the files in `beside`."""
+        """Return (result of `work`, its CPU seconds), from the ledger if possible. Call `work` only
+        if its result is not recorded, or if its files are missing or changed. `work` always writes
+        `file`, and may write the files in `beside`."""
         entry = self.ledger.stage_result(key, Once)
         if entry is not None and self.store.holds(file):
             sealed = [(file.with_name(n), seal) for n, seal in entry.files.items()]
@@ -442,14 +445,16 @@ class Stages:
         return replace(resolved, figures={**resolved.figures, "tasks_cpu": tasks_cpu})
 
     def decides_in_worker(self, stage: MapStage, engine: Engine) -> bool:
-        """Return True if there is one partition and no earlier corpus. Then a worker makes the
-        decisions, because it has already loaded the kernels (compiled functions)."""
+        """Return True if a worker decides which documents are removed after the stage. This holds
+        if there is one partition, no earlier corpus, and a local engine. The worker has already
+        loaded the kernels (compiled functions)."""
         step = stage.sketch
         alone = step is not None and not step.earlier()
         return alone and self.parts == 1 and getattr(engine, "here", False)
 
     def seals(self, stage: MapStage) -> dict[str, Seal]:
-        """Return {path: seal (size, digest)} of the files of a stage's index, as in the ledger."""
+        """Return {path: seal (size, digest)} for the files of a stage's index, as recorded in the
+        ledger."""
         folder, workdir = stage_folder(self.out, stage.folder_name), self._workdir(stage)
         seals: dict[str, Seal] = {}
         for part, result in self.ledger.results(stage.sketch_key, Sketched):

@@ -56,8 +56,8 @@ class Workspace:
         return None
 
     def need(self, kind: str) -> Path:
-        """Return the folder of the newest result of this kind. Without a result, raises UsageError
-        with the command that makes one."""
+        """Return the folder of the newest result of this kind. Without one, raise UsageError with
+        the command that makes it."""
         newest = self.newest(kind)
         if newest is None:
             command = f"llmcurate {KINDS[kind][1]}"

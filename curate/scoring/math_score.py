@@ -1,9 +1,9 @@
 """OpenWebMath's MathScore: a fastText model's score of a text without its formulas.
 
-Source: Paster et al. 2023, section 3.3, and their code. text_normalizer.py has the normal form:
-CCNet's, with signs for formulas and code. The signs for formulas are then removed. The thresholds
-are 0.17 for texts with formulas and 0.8 for others. Their model predicts if a page contains common
-LaTeX commands. Train another model with `llmcurate quality train --preset openwebmath`."""
+Source: Paster et al. 2023, section 3.3, and their code. The model predicts if a page contains
+common LaTeX commands. It reads texts in CCNet's normal form, with `[CODE]` in place of code and
+without formulas, as in their text_normalizer.py. The thresholds are 0.17 for texts with formulas
+and 0.8 for others. Train another model with `llmcurate quality train --preset openwebmath`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The three contracts: Step, CorpusStep and Product. A step is a frozen pydantic model whose fields
-are the keys of the recipe. Their types, limits and descriptions make the schema, the reference page
-and the command-line options."""
+"""The three kinds of steps (contracts): Step, CorpusStep and Product. A step is a frozen pydantic
+model, and its fields are the keys of the recipe. The fields' types, limits and descriptions make
+the schema, the reference page and the command-line options."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Identity:
-    """Everything that decides a step's output. contents: digests of the files and code it uses."""
+    """Everything that decides a step's output."""
 
     step: str
     label: str
     version: int
     settings: dict[str, Any]
-    contents: dict[str, Any]
+    contents: dict[str, Any]  # digests of the files and code that the step uses
 
     @classmethod
     def of(cls, *, step: str, label: str, version: int, settings: Any, **contents: Any) -> Identity:
@@ -107,8 +107,8 @@ class Settings(BaseModel):
         return []
 
     def without_missing_files(self) -> Self:
-        """Return the step without published lists that this machine lacks and cannot download, so
-        that the settings record the lists that are used. A message names the missing lists."""
+        """Return the step without the published lists that this machine lacks and cannot download.
+        The settings then record the lists that are used, and a message names the missing ones."""
         return self
 
     def limits(self) -> list[Limit]:
@@ -124,7 +124,7 @@ class FromFiles(Settings):
         return []
 
     def to_fetch(self) -> list[str]:
-        """Return files to download before planning, because their content decides the output."""
+        """Return the files to download before planning. Their content decides the output."""
         return []
 
     def identity(self) -> Identity:
@@ -138,7 +138,8 @@ class NamesCode(Settings):
     """A step that runs Python code named by the recipe."""
 
     def named_code(self) -> str | None:
-        """Return the name of the code that workers run, for messages; None if there is no code."""
+        """Return the name of the recipe's Python code that the step runs, for messages. Return None
+        if the recipe names no code for the step."""
         raise NotImplementedError
 
     def own_source(self) -> str | None:
@@ -156,7 +157,7 @@ class Explains(Settings):
 
 
 class DescribesDecisions(Settings):
-    """A step whose decisions are not about duplicates, so that it describes them itself."""
+    """A step that describes its decisions itself, because they are not about duplicates."""
 
     def describe(self, decision: Decision) -> str | None:
         """Return the decision in words, to be shown after the name of the document or passage by
@@ -165,7 +166,7 @@ class DescribesDecisions(Settings):
 
 
 class Kinds(Settings):
-    """A step name shared by two classes."""
+    """The base of two step classes with one name. A step's settings select one of the two."""
 
     @classmethod
     def fitting(cls, settings: Mapping[str, Any]) -> type[Settings]:
@@ -195,7 +196,8 @@ def code_of(step: Settings) -> str | None:
 
 
 def source_of(step: Settings) -> str | None:
-    """Return a digest of a step's source; None for curate's own steps, which have a version."""
+    """Return a digest of a step's source code, or None for curate's own steps, which have a
+    version."""
     if isinstance(step, NamesCode):
         return step.own_source()
     return _module_digest(type(step))
@@ -215,7 +217,8 @@ def is_ours(step: Settings) -> bool:
 
 
 def fitting(kind: type[Settings], settings: Mapping[str, Any]) -> type[Settings]:
-    """Return the class that the settings select, if two classes share the name."""
+    """Return the class of a step with these settings. Usually the class is `kind` itself. If `kind`
+    stands for two classes with the same step name (a Kinds), the settings select one of them."""
     return kind.fitting(settings) if issubclass(kind, Kinds) else kind
 
 
@@ -232,10 +235,12 @@ def step(
     methods: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     similarity: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Kind], Kind]:
-    """Give a class the name by which recipes use it. The registry reads the arguments from the
-    source code. methods: the values of `llmcurate dedup --method` that use the step, each with the
-    settings that it implies. similarity: what the column `similarity` of OUT/decisions.parquet
-    means, by the text before the colon in the column `method`."""
+    """Return a decorator that gives a step's class the name that recipes use.
+
+    The registry reads the arguments from the source code. `methods` lists the values of `llmcurate
+    dedup --method` that select the step, each with the settings that the value sets. `similarity`
+    explains the column `similarity` of OUT/decisions.parquet. Its keys are values of the column
+    `method`, or their part before a colon."""
 
     def named(kind: Kind) -> Kind:
         kind.name = name
@@ -245,8 +250,8 @@ def step(
 
 
 def digest(label: str, location: str) -> str:
-    """Return the xxh3-128 of a local file. A URL is returned unchanged, because the settings pin
-    its content by sha256. Raise UsageError if the file cannot be read."""
+    """Return the xxh3-128 hash of the local file `location`, or `location` itself if it is a URL
+    (the settings pin a URL's content by sha256). Raise UsageError if the file cannot be read."""
     if "://" in location:
         return location
     try:
@@ -280,7 +285,8 @@ class Step(Settings):
         """Load models and compile patterns. Called once per worker, before the first batch."""
 
     def apply(self, docs: Documents) -> Documents:
-        """Return the batch after this step. docs: the batch from `docs.within(self.label)`."""
+        """Return the batch after this step. docs: the batch, from `docs.within(self.label)`, so
+        that changes to it are recorded under the label of this step."""
         raise NotImplementedError
 
 
@@ -292,8 +298,9 @@ class Prepared(Step):
         raise NotImplementedError
 
     def prepare(self, file: Path) -> tuple[int, list[dict[str, int | str | None]]]:
-        """Write the prepared file. Return two values for the report: the number of corrupt places
-        in the files that were read, and records of the first ones (file, offset, error)."""
+        """Write the prepared file. Return (corrupt, records) for the report: the number of corrupt
+        places in the files that were read, and a record of each of the first ones (file, offset,
+        error)."""
         raise NotImplementedError
 
     def open_in(self, folder: Path) -> None:
@@ -309,8 +316,9 @@ def open_in(step: Step, folder: Path) -> None:
 
 
 class CorpusStep(Settings):
-    """A step on the whole corpus: `sketch` describes each document of a batch, `resolve` decides
-    once from the sketches of all documents, `apply` applies the decisions to each batch."""
+    """A step that needs the whole corpus. `sketch` describes each document of a batch. `resolve`
+    decides once, from the sketches of all documents. `apply` applies the decisions to each
+    batch."""
 
     # The module of `resolve`, if it loads slowly: it is imported while workers make the sketches.
     decided_by: ClassVar[str | None] = None
@@ -326,9 +334,10 @@ class CorpusStep(Settings):
 
     @property
     def shared_key_column(self) -> str | None:
-        """The sketch column with a document's keys: one 8-byte value or a list. Documents that
-        share no key, directly or through other documents, do not change each other's decisions. The
-        name is "" if each document is decided alone. None: any document may change any decision."""
+        """The sketch column that holds a document's keys: one 8-byte value or a list. Documents
+        that share no key, directly or through other documents, do not change each other's
+        decisions. The value is "" if each document is decided alone, and None if any document may
+        change any decision."""
         return None
 
     @property
@@ -353,8 +362,8 @@ class CorpusStep(Settings):
         return None
 
     def arriving(self, earlier: Sequence[str]) -> CorpusStep:
-        """Return the step for a refresh: a step that reads only new documents and keeps the
-        duplicates that arrived first. earlier: folders of the previous runs, the oldest first."""
+        """Return the step for a refresh. It reads only new documents and keeps the duplicates that
+        arrived first. earlier: the folders of the previous runs, the oldest first."""
         return self
 
     def earlier(self) -> list[Index]:
@@ -365,16 +374,16 @@ class CorpusStep(Settings):
         """Load models and compile patterns. Called once per worker, before the first batch."""
 
     def sketch_identity(self) -> Identity:
-        """Return the part of `identity()` that decides the sketches."""
+        """Return the part of `identity()` on which the sketches (data per document) depend."""
         return self.identity().without(self.after_sketches)
 
     def folder_identity(self) -> Identity:
-        """Return the part of `identity()` that decides the step's own folder."""
+        """Return the part of `identity()` that decides the files in the step's own folder."""
         return self.identity().without(self.after_folder)
 
     def comparable(self) -> dict[str, Any] | None:
-        """Return the settings that an earlier index must share with this step to be compared with
-        it, or None if the step leaves no index."""
+        """Return the settings that must be the same in an earlier index, so that this step can
+        compare with it. None if the step leaves no index."""
         return None
 
     def leaves(self) -> list[str]:
@@ -382,17 +391,16 @@ class CorpusStep(Settings):
         return []
 
     def sketch(self, docs: Documents) -> pa.Table:
-        """Return one row per document, in order, with all that `resolve` needs. If parts of a
-        document, such as paragraphs, have values of their own, these are in columns of lists."""
+        """Return one row per document, in order, with all that `resolve` needs. Values for parts of
+        a document, such as paragraphs, are in columns of lists."""
         raise NotImplementedError
 
     def resolve(self, sketches: Sketches) -> Decided:
-        """Write sketches.decisions and return the figures for the report.
+        """Write the file sketches.decisions and return the figures for the report.
 
-        The file is Parquet, sorted by part (partition) and n (number in the partition), with at
-        least the columns part, n, drop (bool) and those of OUT/decisions.parquet. A row decides on
-        a document. A row with span_start and span_end decides on this passage only, and `drop`
-        applies to the passage."""
+        The file is Parquet, sorted by part (partition) and n (number in the partition). It has the
+        columns part, n, drop (bool), those of OUT/decisions.parquet, and possibly others. A row
+        decides on a document or, if it has span_start and span_end, on this passage only."""
         raise NotImplementedError
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
@@ -424,10 +432,10 @@ class ProductContext:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The forecast cost of a product. figures: JSON values; lines: text for the user."""
+    """The forecast cost of a product."""
 
-    figures: dict[str, Any]
-    lines: list[str]
+    figures: dict[str, Any]  # JSON values
+    lines: list[str]  # text for the user
 
 
 class Product(Settings):
@@ -447,8 +455,8 @@ class Product(Settings):
         self._read = read
 
     def lineage(self) -> Identity | None:
-        """Return the part of `identity()` that must not change if a build is to continue from the
-        product's files in OUT, finished or not. None: all of it."""
+        """Return the part of `identity()` that must stay the same if a build is to continue from
+        the product's files in OUT. None: all of it."""
         return None
 
     def own_files(self) -> list[str]:
@@ -467,7 +475,7 @@ class Product(Settings):
 
 def with_settings(base: type[Product], kind: Any, **instead: tuple[str, Any, Any]) -> Any:
     """Return a product class with the settings of `base`, then those of the dataclass `kind`.
-    instead: settings of the dataclass to replace, each by a (name, type, field)."""
+    instead: for each setting of `kind` to replace, its new (name, type, field)."""
     fields: Any = {}
     for name, shared in kind.__pydantic_fields__.items():
         name, *field = instead.get(name, (name, shared.annotation, copy(shared)))

@@ -26,7 +26,8 @@ def named(error: BaseException) -> str:
 
 
 def error_with_place(error: BaseException) -> str:
-    """Return an exception in one line, with its last place in this package or a plug-in."""
+    """Return an exception in one line, with the last file and line in its traceback that belong to
+    this package or a plug-in."""
     # Skip the first frame, which caught the exception.
     place, trace = "", error.__traceback__ and error.__traceback__.tb_next
     while trace is not None:
@@ -40,7 +41,7 @@ def error_with_place(error: BaseException) -> str:
 
 
 def relative_path(path: Path) -> str:
-    """Return a path for messages, relative to the current folder if it is below it."""
+    """Return a path for messages: relative if it lies in the current folder, else unchanged."""
     folder = Path.cwd()
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
@@ -68,9 +69,8 @@ def failing(label: str, where: Callable[[], str] = str) -> Iterator[None]:
 
 
 def on_batch(label: str, call: Callable[[Documents], Any], docs: Documents) -> Any:
-    """Return the result of `call` for a batch. Raise UnexpectedError if the call fails or the
-    result does not have one row per document. The message names the first document that fails on
-    its own."""
+    """Return the result of `call` for a batch. Raise UnexpectedError if the call fails or does not
+    return one row per document. The message names a document that fails alone, if there is one."""
 
     def answer(docs: Documents) -> Any:
         answered = call(docs)

@@ -31,9 +31,9 @@ _NAMED = re.compile(r"(.+\.py):([^\W\d]\w*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class FunctionInFile:
-    """A function in a Python file. path: absolute, because a run may work in another folder."""
+    """A function in a Python file."""
 
-    path: Path
+    path: Path  # absolute, because a run may work in another folder
     name: str
 
     @classmethod
@@ -74,8 +74,9 @@ class FunctionInFile:
         return f"{relative_path(self.path)}:{self.name}"
 
     def sources(self) -> dict[str, Path]:
-        """Return the file and the files beside it that it imports, by module name, without running
-        them. Raise UsageError if a file cannot be read or if the file has no such function."""
+        """Return {module name: path} for the file and the files beside it that it imports. No file
+        is run. Raise UsageError if a file cannot be read or if the file lacks the function
+        `name`."""
         try:
             sources, names = file_sources(self.path), names_in(self.path)
         except SyntaxError as error:
@@ -94,8 +95,9 @@ class FunctionInFile:
         return digest_of(self.sources())
 
     def parameters(self) -> set[str]:
-        """Return the parameter names of all functions with this name in the file and in the files
-        that it imports. The file is not run."""
+        """Return the parameter names of the function `self.name`. They are collected from all
+        functions with this name in the file and in the files that it imports. The file is not run.
+        """
         trees = (
             ast.parse(path.read_text(encoding="utf-8-sig")) for path in self.sources().values()
         )
@@ -136,8 +138,8 @@ class FunctionInFile:
         return function  # type: ignore[no-any-return]
 
     def failure(self, error: BaseException, where: str) -> RunFailed:
-        """Return a RunFailed for an exception of the function. where: what the run was doing, for
-        the message."""
+        """Return a RunFailed for an exception in the function, with the file and line. where: what
+        the run was doing, for the message."""
         place, trace = self.shown, error.__traceback__
         files = {str(path) for path in self.sources().values()}
         while trace is not None:
@@ -149,8 +151,9 @@ class FunctionInFile:
 
 
 def _written(function: Callable[..., Any]) -> Path:
-    """Write a notebook's function and everything it uses to a file in the cache, which is named
-    after the file's content. Return the path. Raise UsageError for an object without source."""
+    """Write a notebook's function, with everything it uses, to a file in the cache, and return the
+    path. The name of the file depends on its content. Raise UsageError for an object without
+    source."""
     parts: dict[str, str] = {}
     _collect(function.__name__, function, parts)
     text = "\n".join(["from __future__ import annotations", *parts.values()])
@@ -215,7 +218,7 @@ def source_digest(module: str) -> str | None:
 
 
 def file_sources(path: Path) -> dict[str, Path]:
-    """Return a file and the files beside it that it imports, by module name. Raise OSError,
+    """Return {module name: path} for a file and the files beside it that it imports. Raise OSError,
     UnicodeDecodeError or SyntaxError if a file cannot be read."""
     return _sources(path.parent, {path.stem: path}, None)
 

@@ -46,11 +46,11 @@ WORDS = (
 
 @dataclass(frozen=True)
 class LimitByLang(Limit):
-    """A limit that differs by language. others: {code of a profile: threshold, NaN for no limit};
-    profiles: the profile of each language."""
+    """A limit that differs by language. `others` has thresholds of languages with a profile (see
+    curate/text/languages.py). All languages without an entry in `others` have `threshold`."""
 
-    others: Mapping[str, float] = field(default_factory=dict)
-    profiles: Chosen = field(default_factory=Chosen)
+    others: Mapping[str, float] = field(default_factory=dict)  # by profile code; NaN: no limit
+    profiles: Chosen = field(default_factory=Chosen)  # which profile applies to a language
     by_lang: ClassVar[bool] = True
 
     @property
@@ -68,7 +68,7 @@ class LimitByLang(Limit):
 
 
 class Profiled(FromFiles):
-    """A mixin for steps whose limits are adapted by profiles."""
+    """A mixin for steps whose limits differ by language; language profiles hold the limits."""
 
     profile: str = Field("auto", description=PROFILE)
 
@@ -119,8 +119,8 @@ class Profiled(FromFiles):
 
     @model_serializer(mode="wrap")
     def _without_profile_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the defaults of settings that differ by profile. If a recipe named them, they
-        would count as set by the user for all languages."""
+        """Leave out settings that have their default, if the default differs by profile. If
+        recipe.yaml named them, they would count as set by the user for all languages."""
         values = dict(dump(self))
         if self.profile == languages.NONE:
             return values
@@ -132,7 +132,7 @@ class Profiled(FromFiles):
         return {k: v for k, v in values.items() if k not in changed - self.model_fields_set}
 
     def identity(self) -> Identity:
-        """Return what decides the output, with the digests of the profiles."""
+        """Return the step's settings and files, with the digests of its language profiles."""
         self.adapted  # noqa: B018 - finds a profile's errors when the run is planned
         facts = super().identity()
         if used := self.chosen.profiles:
@@ -144,7 +144,9 @@ class Profiled(FromFiles):
         return [*super().resources(), *([str(path)] if path is not None else [])]
 
     def parts(self, docs: Documents) -> Iterator[tuple[Profile | None, Self, np.ndarray]]:
-        """Yield (profile, step adapted to it, bool[rows]: its rows) per profile in a batch."""
+        """Divide a batch by language profile. Yield (profile, or None for documents without one;
+        the step with the profile's limits; bool[rows]: True for the documents with this
+        profile)."""
         coded = docs.table["lang"].combine_chunks().dictionary_encode()
         labels = [*coded.dictionary.to_pylist(), None]
         at = coded.indices.fill_null(len(labels) - 1).to_numpy(zero_copy_only=False)
@@ -190,23 +192,27 @@ class CountsWords(Profiled):
             yield profile, step, mask
 
     def unspaced(self, docs: Documents) -> list[tuple[Profile, np.ndarray]]:
-        """Return (profile, int64[]: its row numbers) per profile of a script without spaces."""
+        """Return (profile, int64[]: row numbers of the documents with this profile) for each
+        language profile of a script without spaces."""
         parts = [(profile, mask) for profile, _, mask in self.parts(docs)]
         return [(p, np.flatnonzero(mask)) for p, mask in parts if p is not None and p.clusters]
 
 
 class WordCounting(CountsWords, Step):
-    """The base of steps that only count words. `measure` adds columns to texts of one profile."""
+    """The base of steps that only count words. `measure` adds columns of counts to texts that have
+    the same language profile."""
 
     def measure(self, docs: Documents, profile: Profile | None) -> Documents:
-        """Return a batch of one profile with the columns that the limits compare."""
+        """Return the documents with columns of counts, to be compared with the step's limits. All
+        documents have the language profile `profile`, or no profile if it is None."""
         raise NotImplementedError
 
     def apply(self, docs: Documents) -> Documents:
         return decide(self.measured(docs), self.limits())
 
     def measured(self, docs: Documents) -> Documents:
-        """Return the batch with the columns of `measure`, computed per profile."""
+        """Return the documents with the columns of `measure`, which is called once for the
+        documents of each language profile."""
         parts = list(self.parts(docs))
         if len(parts) <= 1:
             for profile, step, _ in parts:

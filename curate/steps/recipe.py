@@ -45,18 +45,17 @@ TOOLS = {
 
 @dataclass(frozen=True, repr=False)
 class Recipe:
-    """Named steps in order. cuts: positions of steps that begin a new stage; columns: the columns
-    of corpus/ besides id and text (see `documents/attributes.chosen`); by default, all. `str` gives
-    the YAML with only the settings that were given; `resolved` includes the defaults."""
+    """A list of steps with a name, and the settings for reading the input. `str` gives the YAML
+    with only the settings that were given; `resolved` includes the defaults."""
 
     name: str
     steps: tuple[Settings, ...]
     description: str = ""
     input: tuple[str, ...] = ()
     read: ReadSettings = field(default_factory=ReadSettings)
-    cuts: frozenset[int] = frozenset()
+    cuts: frozenset[int] = frozenset()  # positions of steps that begin a new stage
     paper: str = ""
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # of corpus/, besides id and text; empty: all
 
     def __post_init__(self) -> None:
         for product in self.products:
@@ -85,7 +84,7 @@ class Recipe:
 
     @property
     def brings_corpus(self) -> bool:
-        """True if a product builds the corpus from its own sources, and no step reads the input."""
+        """True if a step builds the corpus from other sources and no step reads the run's input."""
         return not self.reads_input and any(p.makes == "corpus" for p in self.products)
 
     def without_missing_files(self) -> Recipe:
@@ -144,12 +143,12 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Change:
-    """A new value of one setting. section: a step's label or `read`; given: what the user wrote."""
+    """A new value of one setting."""
 
-    section: str
+    section: str  # a step's label, or `read`
     key: str
     value: Any
-    given: str
+    given: str  # the option that the user wrote
 
     @classmethod
     def of(cls, text: str) -> Change:
@@ -165,9 +164,9 @@ class Change:
         return cls(section, key, value, option)
 
     def within(self, names: Mapping[str, SettingNames]) -> Change:
-        """Return the change with the full name of its setting: the only one whose dotted name ends
-        with the name that the user wrote. names: the settings of each section. Raise UsageError if
-        no setting or several match."""
+        """Return the change with the full name of its setting. The name that the user wrote may be
+        only the end of a dotted name. names: the settings of each section. Raise UsageError if no
+        setting matches, or several."""
         if self.section in names and self.key:
             return self
         path = f"{self.section}.{self.key}".rstrip(".")
@@ -231,13 +230,12 @@ def _no_text(key: str, value: Any) -> str:
 
 @dataclass
 class Entry:
-    """A step of a recipe, or its section `read`, with the settings as the user wrote them. in_file:
-    a function that returns the `file:line` of a key; given: {key: the `--set` that changed it}."""
+    """A step of a recipe, or its section `read`, with the settings as the user wrote them."""
 
     name: str
     settings: dict[str, Any]
-    in_file: LineOf | None = None
-    given: dict[str, str] = field(default_factory=dict)
+    in_file: LineOf | None = None  # returns the `file:line` of a key
+    given: dict[str, str] = field(default_factory=dict)  # key -> the `--set` that changed it
 
     @property
     def section(self) -> str:
@@ -245,7 +243,8 @@ class Entry:
 
     @property
     def kind(self) -> type[Any]:
-        """The class of the step, or of `read`. Raise UsageError for an unknown step."""
+        """The class of the settings: the step's class, or ReadSettings for the section `read`.
+        Raise UsageError for an unknown step."""
         return ReadSettings if self.section == "read" else step_class(self.section)
 
     def change(self, change: Change) -> None:
@@ -259,8 +258,8 @@ class Entry:
         self.given[key] = change.given
 
     def parsed(self, folder: Path | None = None) -> Any:
-        """Return the step, or the settings of `read`. Raise UsageError for the first mistake.
-        folder: the folder of the recipe."""
+        """Return the checked settings: a step, or ReadSettings for the recipe's section `read`.
+        Raise UsageError for the first mistake. folder: the folder of the recipe."""
         kind, variant = self.kind, self.name.partition("@")[2]
         if variant:
             if "variant" not in kind.model_fields:
@@ -294,8 +293,8 @@ class Entry:
         return self._place(key) or f"step {self.section}"
 
     def _place(self, key: str) -> str | None:
-        """Return the `--set` that changed a key, or else the `file:line` that sets it. For the key
-        "", return all `--set` changes."""
+        """Return where a key is set: the `--set` that changed it, or else the `file:line`. For the
+        key "", return all `--set` changes."""
         sets = self.given.get(key) or (not key and " ".join(self.given.values()))
         return sets or (self.in_file(key) if self.in_file else None)
 
@@ -359,8 +358,8 @@ def parse(
     overrides: tuple[str | Change, ...] = (),
     folder: Path | None = None,
 ) -> Recipe:
-    """Return the recipe in a YAML text. source: its name in messages; overrides: `step.key=value`
-    or `read.key=value`; folder: for relative paths."""
+    """Return the recipe in a YAML text. source: the text's name in messages; overrides: changes
+    such as `step.key=value` or `read.key=value`; folder: the folder of relative paths."""
     kind = OTHERS.get(Path(source).suffix.lower(), "")
     data, root = (None, None) if kind else read_yaml(text, source)
     file = _Source(source, root)

@@ -1,11 +1,10 @@
 """The registry: step names, their classes, and the JSON schema of their settings.
 
-Classes are loaded lazily: curate/index.json has the place of each class that a decorator
-`@step("c4")` names; sources are searched for other names. Other packages add steps by the entry
+Classes are loaded lazily. curate/index.json has the place of each class with a decorator such as
+`@step("c4")`; for other names, the sources are searched. Other packages add steps by the entry
 point group `llmcurate.steps`. `make reference` writes the schema to pipelines/recipe.schema.json,
-with a digest of the source of each step's fields. If that source has changed, the step's class is
-loaded instead.
-"""
+with a digest of the source of each step's fields. If that source has changed, the schema comes from
+the step's class instead."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ def _plugins() -> dict[str, str]:
 
 
 def add_declared() -> None:
-    """Add the steps that the sources declare and the index lacks."""
+    """Search curate's source files for `@step(...)` and add the steps that index.json lacks."""
     _declared.update(declared("curate", WORD))
     REGISTRY.update({name: found.place for name, found in _declared.items()})
 
@@ -72,7 +71,10 @@ def step_class(name: str) -> type[Settings]:
     loaded."""
     place = REGISTRY.get(name) or _plugins().get(name) or (is_step(name) and REGISTRY[name])
     if not place:
-        near = get_close_matches(name, step_names(), 1, 0.6 if len(name) > 3 else 0.5)
+        words = {*name.lower().split("_")}
+        shared = {n: len(words.intersection(n.split("_"))) for n in step_names()}
+        near = get_close_matches(name, shared, 1, 0.6 if len(name) > 3 else 0.5)
+        near = near or [n for n in shared if shared[n] == max(1, *shared.values())]
         hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(step_names())}"
         if ":" in name:
             hint = "; write your own function as FILE.py:FUNCTION"
@@ -230,7 +232,7 @@ NO_LIMIT = 1 << 31  # larger limits come from the number's type and are not show
 
 
 def limits_text(field: dict[str, Any]) -> list[str]:
-    """Return the limits of a number in words."""
+    """Return phrases that state the limits of a number, such as "at least 1" or "0 to 9"."""
     stated = {k: word for k, word in LIMITS.items() if abs(field.get(k, NO_LIMIT)) < NO_LIMIT}
     texts = [f"{word} {field[k]:,}" for k, word in stated.items()]
     if {"minimum", "maximum"} <= field.keys() and len(texts) == 2:
@@ -264,9 +266,9 @@ def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
 
 
 def class_schema(model: Any) -> dict[str, Any]:
-    """Return the schema of a class's settings, without titles. Settings defined by the class itself
-    come before inherited ones. If the class has SECTIONS, the order is unchanged and each setting
-    has its section. A list that may be given as one string has both types."""
+    """Return the JSON schema of a class's settings, without titles. The class's own settings come
+    before inherited ones. If the class has SECTIONS, the order is unchanged and each setting names
+    its section. The type of a list that may be given as one string includes `string`."""
     schema = dict(model.model_json_schema())
     own, fields = get_annotations(model), schema.pop("properties", {})
     if sections := getattr(model, "SECTIONS", {}):
@@ -312,8 +314,9 @@ def _read_from_text(model: Any, name: str) -> bool:
 
 
 def fields_digest(location: str, modules: Iterable[str]) -> str:
-    """Return a digest of a class's location and of all lines of the given modules that are outside
-    functions. No module is loaded; a module without a file adds no lines."""
+    """Return a digest that changes if a class's fields may have changed. It covers the class's
+    location and all lines outside functions in `modules`. No module is loaded. A module without a
+    file adds no lines."""
     lines = [location]
     for module in modules:
         lines += _outside_functions(module)

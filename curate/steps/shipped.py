@@ -17,11 +17,11 @@ ENDING = ".yaml"
 
 @dataclass(frozen=True)
 class Shipped:
-    """A shipped recipe. paper: the publication of its steps; empty if there is no paper."""
+    """A shipped recipe."""
 
     name: str
     description: str
-    paper: str
+    paper: str  # publication of its steps, or an empty string
 
 
 def names() -> list[str]:

@@ -49,7 +49,7 @@ def in_form(
     data: np.ndarray, start: np.ndarray, end: np.ndarray, form: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (data: uint8[], start, end: int64[pieces]): the pieces data[start[k]:end[k]] in the
-    form, joined in a new array. For the form `raw`, the arguments are returned."""
+    form `nfc` or `nfkc_cf`, joined in a new array. For the form `raw`, return the arguments."""
     if form == "raw":
         return data, start, end
     make = nfkc_casefold if form == "nfkc_cf" else partial(normalize, "NFC")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from urllib.parse import urlsplit
 
-from curate.text.encodings import BOMS, UTF, Decoded, decode_as, encoding_of
+from curate.text.encodings import BOMS, UTF, UTF_32, Decoded, decode_as, encoding_of
 
 _PRESCAN = 1024  # bytes, as in the HTML Standard
 _HEAD = 4096
@@ -45,20 +45,24 @@ def decode(
 ) -> Decoded:
     """Return the text of `payload`.
 
-    label: the charset of the HTTP header. html: True if a meta tag or an XML declaration in the
-    bytes may name the encoding. url: its top-level domain is a hint. The encoding is the first of:
+    `label` is the charset of the HTTP header. If `html`, a meta tag or an XML declaration in the
+    bytes may name the encoding. The top-level domain of `url` is a hint. The first rule that
+    applies gives the encoding:
 
-    1. that of the byte order mark;
-    2. UTF-16 if NULs show it, and ISO-2022-JP if its escapes do: both are valid UTF-8 too;
+    1. The encoding of a byte order mark. UTF-32's counts only if not `html`.
+    2. UTF-16 if NULs show this, ISO-2022-JP if escapes do. Rule 3 would take both for UTF-8.
     3. UTF-8 if the bytes are valid UTF-8 apart from some damage, whatever is declared: many servers
-       declare iso-8859-1 for every page, and text in another encoding is rarely valid UTF-8;
-    4. the header's, then the one that the bytes declare. utf-8 counts as undeclared if most bytes
-       beyond ASCII are not valid UTF-8;
-    5. the one that chardetng finds, or one usual for the page's `lang` if this gives more letters
-       of that language.
+       declare iso-8859-1 for every page, and other text is rarely valid UTF-8.
+    4. The encoding that the header declares, or else the bytes. A declared utf-8 is ignored if most
+       bytes beyond ASCII are not valid UTF-8.
+    5. The encoding that chardetng finds. An encoding usual for the page's `lang` is preferred if
+       the text then has more letters of that language.
 
-    Raises Undecodable if rule 4 gives `replacement`, for ASCII bytes only if they have escapes."""
-    for mark, encoding in BOMS:
+    Raises Undecodable if the declared encoding is `replacement`, the standard's name for encodings
+    that no browser decodes. Valid UTF-8 raises this error only if it is ASCII with escapes that are
+    not those of ISO-2022-JP.
+    """
+    for mark, encoding in BOMS if html else (*UTF_32, *BOMS):
         if payload.startswith(mark):
             return decode_as(payload[len(mark) :], encoding)
     if utf_16 := utf_16_in(payload):
@@ -115,6 +119,11 @@ def _not_utf_8(payload: bytes, label: str | None, html: bool, url: str | None) -
 # Encodings that the bytes declare or show.
 
 
+def utf_32_in(payload: bytes) -> str | None:
+    """Return utf-32le or utf-32be if the bytes begin with its byte order mark, else None."""
+    return next((name for mark, name in UTF_32 if payload.startswith(mark)), None)
+
+
 def utf_16_in(payload: bytes) -> str | None:
     """Return utf-16le or utf-16be if the bytes begin with its byte order mark, or have NULs where
     such a text has its high bytes. In the second case, the high bytes must also have few different
@@ -140,8 +149,7 @@ def utf_16_in(payload: bytes) -> str | None:
 
 def declared_in(payload: bytes) -> str | None:
     """Return the label of an encoding that a page declares: in a meta tag of the first 1,024 bytes
-    (the HTML Standard's prescan) or of the rest of the head, as browsers do, else in the XML
-    declaration."""
+    (the HTML Standard's prescan), else of the rest of the head, else in the XML declaration."""
     page = payload[:_FIRST].decode("latin-1")
     if label := _in_meta(page[:_PRESCAN], rest=False) or _in_meta(page, rest=True):
         return label
@@ -249,9 +257,9 @@ def _top_level_domain(url: str | None) -> bytes | None:
 
 
 def encoding_of_file(head: bytes) -> str:
-    """Return the encoding of a file of lines, found from its beginning; utf-8 for damaged UTF-8."""
+    """Return the encoding of a file of lines by its first bytes; utf-8 for damaged UTF-8."""
     lines = head[: head.rfind(b"\n") + 1] or head
-    return utf_16_in(head) or decode(lines, html=False).encoding
+    return utf_32_in(head) or utf_16_in(head) or decode(lines, html=False).encoding
 
 
 _MARK = "\udcff"  # the byte 0xFF in Python's strings (PEP 383), which no UTF-8 has
@@ -259,8 +267,8 @@ codecs.register_error("marked", lambda error: (_MARK, error.end))  # type: ignor
 
 
 def utf_8_of(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """Convert the chunks of a file in another encoding to UTF-8 and yield them. Invalid input
-    becomes the byte 0xFF, so that the decoder of the lines can count it (`replaced_in`)."""
+    """Yield the chunks of a file in another encoding as UTF-8. Invalid input becomes the byte 0xFF,
+    which is not UTF-8 either, so it is counted when lines are decoded (`replaced_in`)."""
     if encoding in UTF:
         for text in codecs.iterdecode(chunks, encoding, "marked"):
             yield text.encode("utf-8", "surrogateescape")

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))
-UTF = ("utf-8", "utf-16le", "utf-16be")
+# Browsers read no UTF-32, but it is found in files of text and tables.
+UTF_32 = ((b"\xff\xfe\0\0", "utf-32le"), (b"\0\0\xfe\xff", "utf-32be"))
+UTF = ("utf-8", "utf-16le", "utf-16be", "utf-32le", "utf-32be")
 # Tokens of an encoding: a run of ASCII, or the bytes of a character or of an error.
 _EUC_JP = rb"[\0-\x7f]+|\x8f[\xa1-\xfe](?:.|\Z)|[\x8e\x8f\xa1-\xfe].|."
 _TOKENS = {
@@ -110,9 +112,9 @@ def _charmap(encoding: str) -> str:
 
 
 class _Characters(dict[bytes, str]):
-    """The characters of an encoding by their bytes, with U+FFFD for invalid bytes. An ASCII
-    character that ends a sequence of invalid bytes is kept, so that damage removes no markup.
-    Characters of gb18030 beyond the first plane are computed."""
+    """The characters of an encoding by their bytes. Invalid bytes give U+FFFD; an ASCII character
+    at the end of invalid bytes is kept, so that damage removes no markup. Characters of gb18030
+    beyond the first plane are computed."""
 
     of_four_bytes = False
 
@@ -160,6 +162,5 @@ _HUGE = re.compile(r"&#[0-9]{4000,};?")  # Python reads numbers of at most 4300 
 
 
 def unescape(text: str) -> str:
-    """Return `html.unescape` of a text, but with U+FFFD for numbers so large that `html.unescape`
-    raises an error."""
+    """Return `html.unescape` of a text, with U+FFFD for numbers for which it raises an error."""
     return html.unescape(_HUGE.sub("\ufffd", text))

@@ -28,8 +28,8 @@ _PLANES = (*range(0x30000), *range(0xE0000, 0xE0200))  # no other plane holds a 
 
 @lru_cache(maxsize=1)
 def lower_table() -> np.ndarray:
-    """Return `chr(c).lower()` of every code point, int32[0x110000], or LOOK if this is not always
-    the same single character: U+0130 becomes two, and a sigma depends on its place in the word."""
+    """Return the lower case of every code point, as int32[0x110000]. The entry is LOOK if the lower
+    case is more than one character (U+0130) or depends on the place in the word (capital sigma)."""
     table = np.arange(sys.maxunicode + 1, dtype=np.int32)
     for code in _PLANES:
         small = chr(code).lower()
@@ -63,9 +63,10 @@ def ccnet_normal(line: str) -> str:
 
 
 class Folding(NamedTuple):
-    """A folding table: int32[0x110000], the folded code point, GONE (dropped) or LOOK (not in the
-    table) for each code point. `zeros`: True if digits become 0. `floor`: no ASCII byte from
-    `floor` on is GONE, except 127 if `floor` is not 0."""
+    """A way to fold text. `table` (int32[0x110000]) is each code point's folded code point, GONE
+    (dropped) or LOOK (the result depends on the text around it). `floor` tells which ASCII
+    characters are dropped. 0: none. 32: control characters (0 to 31, and 127). 128: those that are
+    GONE in the table. `zeros` is True if digits become 0."""
 
     table: np.ndarray
     floor: int
@@ -73,9 +74,8 @@ class Folding(NamedTuple):
 
 
 def folding(table: np.ndarray) -> Folding:
-    """Return the folding of a table. Eight bytes are folded at once if the table folds ASCII as
-    `str.lower()` does, apart from digits, which may become 0, and control characters, which may be
-    dropped."""
+    """Return the Folding for a table. Eight bytes are folded at once if the table maps ASCII as
+    `str.lower()` does; it may also map digits to 0 and drop control characters."""
     ascii_codes = table[:128].tolist()
     for zeros in (False, True):
         for floor in (0, 32):
@@ -94,7 +94,7 @@ def lower_folding() -> Folding:
 
 @lru_cache(maxsize=1)
 def ccnet_folding() -> Folding:
-    """Return the folding to CCNet's normal form, without stripping."""
+    """Return the folding to CCNet's normal form. It does not strip white space from the ends."""
     return folding(ccnet_table())
 
 
@@ -162,9 +162,9 @@ def _put8(out, n, eight):
 
 @njit(nogil=True, allocates=True)
 def fold(data: np.ndarray, start: int, end: int, how: Folding, out: np.ndarray) -> int:
-    """Write data[start:end] folded to `out`. Return the bytes written, or LOOK if the table has
-    LOOK for a character. `out` is uint8[2 * (end - start) or more], as two bytes may become
-    three."""
+    """Fold data[start:end] and write the bytes to `out`. Return their number, or LOOK if
+    `how.table` has LOOK for a character: then the table alone cannot fold the text. `out` is
+    uint8[], at least twice the size of the text, because characters may grow from 2 bytes to 3."""
     n = 0
     i = start
     while i < end:

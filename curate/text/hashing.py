@@ -16,7 +16,7 @@ from llmcurate.base.kernels.intrinsics import load8, load_few
 
 @njit(nogil=True)
 def mix(value):
-    """Return Murmur3's 64-bit finaliser: every bit of the input affects every bit of the output."""
+    """Return `value` with its bits mixed by Murmur3's 64-bit finaliser: each bit affects all."""
     value ^= value >> np.uint64(33)
     value *= np.uint64(0xFF51AFD7ED558CCD)
     value ^= value >> np.uint64(33)

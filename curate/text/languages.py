@@ -1,11 +1,11 @@
 """Codes of languages, and profiles, which adapt rules made for English to other languages.
 
 Labels in any form are folded to codes of ISO 639-3 by the tables of language_codes.txt. A profile
-says how words are counted, which frequent words and end marks prose has, and which limits replace
-those of a rule (profiles.yaml, with sources; benchmarks/language_profiles.py learns others). In a
-script without spaces, words are counted by a dictionary if a PyPI package with a word list is
-installed. A step's recorded settings name each list with its hash, so that counts stay the same.
-"""
+says how words are counted, which stop words and end marks the language has, and which limits
+replace those of a rule (profiles.yaml, with sources; benchmarks/language_profiles.py learns
+others). In a script without spaces, words are counted with a dictionary if a PyPI package with a
+word list is installed. A step's settings record the hash of the word list. If another list is then
+installed, the step raises an error instead of counting differently."""
 
 from __future__ import annotations
 
@@ -138,10 +138,7 @@ def _entry(label: str, names: tuple[str, ...]) -> str | None:
 
 def labels_named(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
     """Return those of `labels` that `keep` names, by the label itself or by a code of its language.
-
-    Raises:
-        ValueError: a name matches no label; the message lists similar labels.
-    """
+    Raises ValueError for a name that matches no label; the message lists similar labels."""
     labels = list(labels)
     chosen_labels: set[str] = set()
     for name in keep:
@@ -163,7 +160,8 @@ def labels_named(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
 
 
 def matches_label(name: str, label: str) -> bool:
-    """Return True if `name` means the language of a label, and its script if both have one."""
+    """Return True if name and label have the same language, and the same script if both name
+    one."""
     wrote = script_of(name)
     # A label without a script covers all of the language's: lid.176's `th` covers `tha_Thai`.
     return comparable(name) == comparable(label) and (
@@ -181,10 +179,14 @@ AUTO, NONE, ESTIMATE = "auto", "none", "estimate"
 
 @dataclass(frozen=True)
 class Profile:
-    """The profile of a language. `name`: its code in the file. `clusters`: the mean length of a
-    word in grapheme clusters, for a script without spaces; else 0. `stop_words`: the most frequent
-    words. `end_marks`: the characters that end its sentences, with closing quotes; empty if it has
-    none. `limits`: by step and setting, the values that replace the step's own."""
+    """The profile of a language.
+
+    - `name`: its code in the file.
+    - `clusters`: the mean number of grapheme clusters per word in a script without spaces, else 0.
+    - `stop_words`: the most frequent words.
+    - `end_marks`: the characters that end sentences, with closing quotes; empty if it has none.
+    - `limits`: {step: {setting: value}}, the values that replace the step's own.
+    """
 
     name: str
     clusters: float = 0.0
@@ -195,7 +197,7 @@ class Profile:
 
     @property
     def code(self) -> str:
-        """Return the code that all labels of the language share (`comparable`)."""
+        """Return the one code for all labels of the language (`zho` for `cmn` and `zh-TW`)."""
         return comparable(self.name)
 
     @property
@@ -245,8 +247,7 @@ def _read(path: Path, stamp: int) -> dict[str, Profile]:
 
 
 def read(path: Path) -> dict[str, Profile]:
-    """Return the profiles of a file, or of `profiles.yaml` in a folder, by code. Raises
-    UsageError."""
+    """Return {code: profile} from a file or a folder's `profiles.yaml`. Raises UsageError."""
     path = path.expanduser()
     path = path / FILE if path.is_dir() else path
     try:
@@ -263,15 +264,16 @@ def shipped() -> dict[str, Profile]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The profiles that apply to documents. `by_code`: {code of a language: its profile}. `always`:
-    one for all documents, or None. `unlabelled`: one for those without label, or None."""
+    """The profiles that apply to documents. `by_code` maps languages' codes to profiles. If set,
+    `always` applies to all documents, `unlabelled` to documents without a language label."""
 
     by_code: Mapping[str, Profile] = field(default_factory=dict)
     always: Profile | None = None
     unlabelled: Profile | None = None
 
     def of(self, label: str | None) -> Profile | None:
-        """Return the profile for a label of column `lang`; None if the rule's own limits apply."""
+        """Return the language profile for documents with this label in the column `lang`. Return
+        None if they have no profile, so that a step's own limits apply."""
         if self.always is not None or label is None:
             return self.always or self.unlabelled
         code = entry_for(label, self.by_code)
@@ -358,9 +360,12 @@ def _digest(path: Path) -> str:
 
 
 def effective_words(words: str, codes: Iterable[str]) -> str:
-    """Return the setting `words` as it applies on this machine: auto becomes `tha=HASH,zho=HASH`
-    for the languages that have an installed list, or `estimate` if no language has one. Raises
-    UsageError if a list that the setting names is missing or has another hash."""
+    """Return the setting `words` (how words are counted in scripts without spaces) without `auto`.
+
+    `auto` becomes a list such as `tha=HASH,zho=HASH`: those of the languages `codes` whose word
+    list is installed here, with its hash. It becomes `estimate` if no word list is installed. Any
+    other value is returned unchanged. Raises UsageError if a word list that it names is missing or
+    has another hash."""
     if words == AUTO:
         paths = {code: list_of(code) for code in sorted(set(codes))}
         dictionaries = [f"{code}={_digest(path)}" for code, path in paths.items() if path]
@@ -371,7 +376,8 @@ def effective_words(words: str, codes: Iterable[str]) -> str:
 
 
 def list_hashes(words: str) -> dict[str, str]:
-    """Return {language: hash of its word list or ""}, as a setting `words` states them."""
+    """Return {language: hash of its word list, or "" if none is given} from a setting `words` such
+    as `tha=HASH,zho`; {} for `auto` and `estimate`."""
     if words in (AUTO, ESTIMATE):
         return {}
     pairs = (entry.strip().partition("=") for entry in words.split(","))
@@ -379,8 +385,9 @@ def list_hashes(words: str) -> dict[str, str]:
 
 
 def dictionary_for(words: str, code: str) -> Dictionary | None:
-    """Return the dictionary of the language `code`, or None if its words are estimated. `words`:
-    from `effective_words`. Raises UsageError if the list has another hash or is missing."""
+    """Return the dictionary for words of the language `code`, or None if `words` names no word list
+    for the language. `words`: from `effective_words`, such as `tha=HASH`. Raises UsageError if the
+    word list is missing or has another hash than in `words`."""
     digests = list_hashes(words)
     if code not in digests:
         return None

@@ -1,9 +1,9 @@
 """Lines and paragraphs of a batch, cut at newlines alone, as byte positions.
 
 `text/tables.py` cuts lines as `str.splitlines()` does; here a line ends at `\\n` only. Each table
-is computed once while the text is unchanged. To avoid a branch at each newline, which processors
-cannot predict, a vector loop computes a flag for each byte, and eight flags together are an index
-into a table of positions.
+is computed once while the text is unchanged. There is no branch at newlines, because processors
+cannot predict them. Instead, a vector loop computes a flag (0 or 1) per byte. Eight flags together
+are the index of a row in a table, and this row has the positions of the flags that are 1.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def count_flags(flags):
 
 @njit(nogil=True)
 def flag_positions(flags, n, base, out):
-    """Write base + the position of each set flag to `out` and return their number. flags: uint8[n +
-    PADDING], each 0 or 1, and 0 from n on. out: int64[set flags + PADDING]."""
+    """Write the position of each set flag, plus `base`, to `out`; return the number of set flags.
+    flags: uint8[n + PADDING], each 0 or 1, and 0 from n on. out: int64[set flags + PADDING]."""
     count = np.uint64(0)
     i, stop = np.uint64(0), np.uint64(n)
     while i < stop:
@@ -162,8 +162,7 @@ def _not_empty(rows, start, end):
 @njit(cache=True, nogil=True)
 def _paragraphs(data, offsets, rows, start, end):
     """Return the fields of `Extents` for paragraphs: runs of lines without an empty line between
-    them in the stripped text, as `re.split(r"\\n{2,}", text.strip())` does. A blank text has no
-    paragraph."""
+    them in the stripped text, as by `re.split(r"\\n{2,}", text.strip())`; none for a blank text."""
     out_rows = np.empty_like(rows)
     out_start, out_end = np.empty_like(start), np.empty_like(end)
     n = 0

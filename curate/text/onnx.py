@@ -49,8 +49,9 @@ class TextStarts:
         self.max_tokens = max_tokens
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids of the first tokens of a text, at least one. The first 16 characters per
-        token are tried first, because a tokenizer would cut a whole book."""
+        """Return the ids of a text's first tokens, at least one. Only the first 16 * max_tokens
+        characters are tokenized, and the whole text (perhaps a book) only if these give too few
+        tokens."""
         characters = 16 * self.max_tokens
         ids: list[int] = self._tokenizer.encode(text[:characters]).ids
         if len(ids) < self.max_tokens and len(text) > characters:
@@ -59,8 +60,8 @@ class TextStarts:
 
 
 class OnnxText:
-    """A model with inputs input_ids, attention_mask and perhaps token_type_ids. With `gpu` it runs
-    on a GPU if there is one, else on one thread: several workers use more cores."""
+    """A model with inputs input_ids, attention_mask and perhaps token_type_ids. It runs on one
+    thread, since several workers share the cores; if `gpu` is True, on a GPU if there is one."""
 
     def __init__(self, folder: Path, max_tokens: int, what: str, gpu: bool = False) -> None:
         import onnxruntime

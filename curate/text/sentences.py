@@ -2,10 +2,10 @@
 
 C4 counts with NLTK's Punkt model for English, which no wheel ships. This counter has the boundary
 rules that Punkt learns, not its learned list. A word that ends in `!` or `?` (closing quotes and
-brackets aside) ends a sentence. One that ends in `.` does too, unless the next word starts in lower
-case, or the word is an initial (`J.`), has inner periods (`e.g.`, `U.S.`) or is a common English
-abbreviation. The last word of a line always ends a sentence. Full stops of CJK, danda and similar
-marks end one anywhere. `benchmarks/sentence_counter.py` prints how often it disagrees with Punkt.
+brackets aside) ends a sentence. A word that ends in `.` does too, unless the next word starts in
+lower case, or the word is an initial (`J.`), has inner periods (`e.g.`, `U.S.`) or is a common
+English abbreviation. The last word of a line always ends a sentence. Full stops of CJK, danda and
+similar marks do so anywhere. `benchmarks/sentence_counter.py` counts disagreements with Punkt.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ CLOSERS = "」』】》〉〕）”’»\"')]}"
 
 
 def _packed_utf8(characters: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return (codes: uint32[characters], the UTF-8 bytes of each character as a number, sorted;
-    begins: bool[256], True for bytes that begin one of the characters)."""
+    """Return (codes, begins). `codes` (uint32[characters], sorted) has each character's UTF-8 bytes
+    as one number. `begins` (bool[256]) is True for a byte that begins one of the characters."""
     encoded = [character.encode() for character in characters]
     begins = np.zeros(256, np.bool_)
     begins[[raw[0] for raw in encoded]] = True
@@ -131,8 +131,8 @@ def _stop_end(data, i, end):
 
 @njit(nogil=True)
 def _stops(data, start, end):
-    """Return (count, end): the number of sentences in data[start:end] with a full stop that needs
-    no space after it, and where the last of these sentences ends (`start` if there is none)."""
+    """Find sentences in data[start:end] with a full stop that needs no space after it. Return
+    (their number, where the last one ends, or `start` if nothing is found)."""
     stops = 0
     after = i = start
     while i < end:
@@ -173,8 +173,9 @@ def ends_sentence(data, word, stop, following, end):
 
 @njit(nogil=True)
 def sentences_of_words(data, start, end, chars, first, stop):
-    """Return the number of sentences in a line with the words start[first:stop], end[first:stop].
-    chars: int32[words], their code points; a word with the same number of bytes is ASCII."""
+    """Return the number of sentences in a line with the words data[start[w]:end[w]], first <= w <
+    stop. `chars` (int32[words]) is the number of code points of each word. If this equals the
+    number of the word's bytes, the word is ASCII."""
     sentences = 0
     pending = False
     for w in range(np.uint64(first), np.uint64(stop)):  # unsigned: see text/tables.py

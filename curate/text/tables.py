@@ -31,9 +31,9 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class LineTable:
-    """Lines as `str.splitlines()` cuts them. rows: int64[rows + 1], the first line of each row.
-    raw: int64[lines + 1], where each line starts (a row's last line ends where the row ends).
-    start, end: int64[lines], the line without white space at its ends."""
+    """Lines as `str.splitlines()` cuts them. `rows` (int64[rows + 1]) is the index of each row's
+    first line. `raw` (int64[lines + 1]) is where each line starts; a row's last line ends where the
+    row ends. `start` and `end` (int64[lines]) enclose the line without white space at its ends."""
 
     rows: np.ndarray
     raw: np.ndarray
@@ -43,8 +43,8 @@ class LineTable:
 
 @dataclass(frozen=True)
 class WordTable:
-    """Words as `str.split()` cuts them. lines: int64[lines + 1], the first word of each line of the
-    line table. start, end: int64[words], byte positions. chars: int32[words], code points each."""
+    """Words as `str.split()` cuts them. `lines` (int64[lines + 1]): the index of each line's first
+    word. `start`, `end` (int64[words]): byte positions. `chars` (int32[words]): code points."""
 
     lines: np.ndarray
     start: np.ndarray
@@ -71,9 +71,9 @@ def _most_ends(data, first, stop):
 
 @njit(cache=True, nogil=True)
 def _segment(data, offsets):
-    """Return the arrays of both tables, and the number of code points in each row. The loop over a
-    line has no branch that depends on word boundaries: each position is written as a start and as
-    an end, and the count of starts or ends advances only if the position was one."""
+    """Return the arrays of the line and word tables, and the number of code points in each row. The
+    loop over a line has no branch that depends on word boundaries. It writes each position into the
+    arrays of starts and ends, but a count advances only if a word starts or ends there."""
     rows = len(offsets) - 1
     limit = _most_ends(data, offsets[0], offsets[rows]) + rows + 1
     row_lines = np.empty(rows + 1, np.int64)

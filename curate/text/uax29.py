@@ -83,8 +83,8 @@ _FIRST = np.uint64(0xD1B54A32D192ED03)
 
 @dataclass(frozen=True)
 class UaxWords:
-    """The word table. rows: int64[rows + 1], the first word of each row. start, end: int64[words],
-    byte positions in the buffer. hash: uint64[words], the hash of each word's bytes."""
+    """The words of a batch. `rows` (int64[rows + 1]): the index of each row's first word. `start`,
+    `end` (int64[words]): positions in the buffer. `hash` (uint64[words]): of the word's bytes."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -147,7 +147,8 @@ def _class_at(data, i, stop, kinds):
 
 @njit(nogil=True)
 def _look_ahead(data, i, stop, kinds, state, kind):
-    """Return the table's entry for a mark in a word, which depends on the next character."""
+    """Return the state table's entry for a punctuation mark within a word. The character after the
+    mark decides which entry this is."""
     following = np.int64(OTHER)
     while i < stop:
         entry, n = _class_at(data, i, stop, kinds)
@@ -166,9 +167,9 @@ def _look_ahead(data, i, stop, kinds, state, kind):
 
 @njit(nogil=True)
 def uax_hashes(data, start, stop, kinds, states, starts, ends, out):
-    """Write positions and hashes of the words of data[start:stop], and return their number. starts,
-    ends: int64[], out: uint64[], each of stop - start + 1 entries or more. kinds, states: the
-    tables of `class_table` and `state_table`. No branch depends on word ends."""
+    """Find the words of data[start:stop] and return their number. Their positions are written to
+    `starts` and `ends` (int64[]), their hashes to `out` (uint64[]); each array needs stop - start +
+    1 entries. `kinds` and `states` come from `class_table` and `state_table`."""
     words = np.int64(0)
     state = np.int64(START)
     joined = False  # the last character was a ZWJ

@@ -1,7 +1,8 @@
-"""Words and sentences of scripts without spaces, in any part of a batch.
+"""Words and sentences in scripts without spaces, of whole documents or of any passages in a batch.
 
-Words are cut by a dictionary if the profile has one, else estimated from grapheme clusters (see
-`curate.text.languages`). A Thai or Lao sentence ends at a space between two letters."""
+Words are cut with a dictionary if the profile of the language (curate.text.languages) names one,
+else their number is estimated from grapheme clusters. A Thai or Lao sentence ends at a space
+between two letters."""
 
 from __future__ import annotations
 
@@ -31,10 +32,10 @@ def row_sums(rows: np.ndarray, values: np.ndarray, dtype: type = np.int64) -> np
 def begin_words(
     cuts: np.ndarray, start: np.ndarray, end: np.ndarray, inside: np.ndarray
 ) -> np.ndarray:
-    """Return flags of the tokens that begin a word, bool[tokens]. cuts: int64[], the positions at
-    which a dictionary divides the text. start, end: int64[tokens], bytes. inside: bool[tokens],
-    True for a token that is a grapheme cluster of a script without spaces. Such a cluster belongs
-    to the word of the cluster before it unless a cut or a gap is between them."""
+    """Return bool[tokens]: True for a token that begins a word. `inside` (bool[tokens]) is True for
+    grapheme clusters of scripts without spaces. Such a token continues the word of such a token
+    before it, unless a cut or other bytes are between the two. `cuts` (int64[]) are the positions
+    at which a dictionary divides the text; `start` and `end` (int64[tokens]) are byte positions."""
     begins = np.ones(len(start), np.bool_)
     is_cut = cuts[np.minimum(np.searchsorted(cuts, start), len(cuts) - 1)] == start
     begins[1:] = ~inside[1:] | ~inside[:-1] | (end[:-1] != start[1:]) | is_cut[1:]
@@ -44,8 +45,8 @@ def begin_words(
 def words_within(
     docs: Documents, profile: Profile, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """Return the number of words in each data[start:end], float64[extents]. `profile` is that of a
-    script without spaces; each run of letters and digits of other scripts is a word."""
+    """Return float64[extents]: the number of words in each data[start:end]. `profile` is for a
+    script without spaces. In other scripts, each run of letters and digits is a word."""
     table = words(docs)
     inside = (table.flags & IS_CLUSTER) > 0
     dictionary = dictionary_for(profile.words, profile.code)
@@ -86,7 +87,8 @@ def words_by_script(data: np.ndarray, table: Words) -> np.ndarray:
 
 
 def more_words(docs: Documents, profile: Profile, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return int64[extents]: the words of data[start:end] beyond those that spaces separate."""
+    """Return int64[passages]: how many more words each passage data[start:end] has than spaces
+    show: the words by `profile` minus the pieces between spaces, at least 0."""
     spaced = segments(docs).words.start
     parted = np.searchsorted(spaced, end) - np.searchsorted(spaced, start)
     counts = np.rint(words_within(docs, profile, start, end)).astype(np.int64)
@@ -95,7 +97,7 @@ def more_words(docs: Documents, profile: Profile, start: np.ndarray, end: np.nda
 
 
 def sentences_of(docs: Documents, unspaced: list[tuple[Profile, np.ndarray]]) -> Extents:
-    """Return the sentences of every row. unspaced: (profile, rows: int64[]) per script without
+    """Return the sentences of every row. `unspaced` has (profile, rows: int64[]) per script without
     spaces. In a language without end marks, a sentence ends at a space between two letters."""
     table = sentences(docs)
     unmarked = np.zeros(len(docs), np.bool_)

@@ -47,9 +47,9 @@ UNSPACED = (
 
 @dataclass(frozen=True)
 class Words:
-    """The word table. rows: int64[rows + 1], the first word of each row. start, end: int64[words],
-    absolute byte positions. hash: uint64[words], of words in lower case. chars: int32[words], code
-    points each. flags: uint8[words], HAS_LETTER | HAS_DIGIT | IS_CLUSTER."""
+    """The words of a batch. `rows` (int64[rows + 1]): the index of each row's first word. `start`,
+    `end` (int64[words]): byte positions. `hash` (uint64[words]): of the lower-case word. `chars`
+    (int32[words]): code points. `flags` (uint8[words]): HAS_LETTER | HAS_DIGIT | IS_CLUSTER."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -183,7 +183,7 @@ def ascii_fold() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def ascii_flags() -> np.ndarray:
-    """Return uint8[256]: the word flag that each ASCII character sets."""
+    """Return uint8[256]: for ASCII letters HAS_LETTER, for ASCII digits HAS_DIGIT, else 0."""
     kinds, _ = character_tables()
     flags = np.zeros(256, np.uint8)
     flags[:128] = np.choose(kinds[:128], (0, HAS_LETTER, HAS_DIGIT, 0, 0, 0))
@@ -192,8 +192,8 @@ def ascii_flags() -> np.ndarray:
 
 @njit(nogil=True)
 def word_hashes(data, start, stop, fold, kinds, lower, out):
-    """Write the hashes of the words of data[start:stop], as in the word table, to `out`; return
-    their number. out: uint64[stop - start + 1 or more]. ASCII is handled without branches."""
+    """Write the hashes (as in Words.hash) of the words in data[start:stop] to `out`: uint64[], at
+    least stop - start + 1 long. Return the number of words. kinds, lower: of character_tables."""
     words = 0
     value = np.uint64(0)
     inside = cluster = False
@@ -234,10 +234,10 @@ def word_hashes(data, start, stop, fold, kinds, lower, out):
 
 
 def word_table(data: np.ndarray, offsets: np.ndarray) -> Words:
-    """Return the word table of `(data: uint8[], offsets: int64[rows + 1])`."""
+    """Return the positions, hash, length and flags of each word. offsets: int64[rows + 1]."""
     return Words(*_segment(data, offsets, ascii_fold(), ascii_flags(), *character_tables()))
 
 
 def words(docs: Documents) -> Words:
-    """Return the word table of a batch, computed once while its text is unchanged."""
+    """Return the positions, hash, length and flags of each word, computed once per text."""
     return docs.table_of("words", lambda: word_table(*docs.buffers()))

@@ -1,7 +1,6 @@
-"""The sandbox of chat templates, which may come from strangers. The sandbox is transformers'
-environment for templates, with limits on steps and sizes. It has no clock (``strftime_now``), so
-the same conversation always gives the same text.
-"""
+"""The sandbox in which chat templates run, because strangers may have written them. The sandbox is
+the template environment of transformers with limits on steps and sizes. It has no clock
+(``strftime_now``), so the same conversation always gives the same text."""
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ BEGIN, END = "\ufdd0", "\ufdd1"  # noncharacters, which no text should have (Uni
 
 
 class Generation(Extension):
-    """The block ``generation``, which holds what the assistant says, between BEGIN and END."""
+    """The template block ``generation``, which holds the assistant's words. Its text is written
+    between the characters BEGIN and END."""
 
     tags = {"generation"}
 
@@ -33,7 +33,8 @@ class Generation(Extension):
 
 
 class Limited(NodeTransformer):
-    """Rewrite a template so that loops count their entries and ``~`` becomes the checked ``+``."""
+    """Rewrite a template to enforce limits: entries of loops are counted (MOST_STEPS), and ``~``
+    becomes ``+``, whose result has a limited size (MOST_SIZE)."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:
         self.generic_visit(node)
@@ -79,7 +80,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return "".join(parts)
 
     def wrap_str_format(self, value: Any) -> None:
-        """Do nothing: ``is_safe_attribute`` refuses ``format``, which can write any width."""
+        """Return None (no wrapper): `is_safe_attribute` refuses ``str.format``, because padding to
+        a large width could fill the memory."""
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         return attr not in ("format", "format_map") and super().is_safe_attribute(obj, attr, value)

@@ -38,9 +38,9 @@ class Damaged(RunFailed):
 
 
 class TooMuchRemoved(RunFailed):
-    """A deduplication would remove a `share` of documents or bytes above `max_removal`."""
+    """A deduplication would remove more documents or bytes than `max_removal` allows."""
 
-    share: float = 0.0
+    share: float = 0.0  # of documents or bytes that would be removed
 
 
 class LockHeld(LlmcurateError):

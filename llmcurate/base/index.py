@@ -26,12 +26,11 @@ FILE = "index.json"
 
 @dataclass(frozen=True)
 class Declared:
-    """A class or function that a decorator declares: its `name` as users write it, its `place` as
-    `module:Class`, and the decorator's keyword arguments, `facts`."""
+    """A class or function that a decorator declares."""
 
-    name: str
-    place: str
-    facts: dict[str, Any] = field(default_factory=dict)
+    name: str  # as users write it
+    place: str  # module:class or module:function
+    facts: dict[str, Any] = field(default_factory=dict)  # keyword arguments of the decorator
 
     @property
     def module(self) -> str:
@@ -42,7 +41,8 @@ class Declared:
 
 
 def index_of(package: str) -> dict[str, dict[str, Declared]]:
-    """Return the content of a package's index.json as {decorator: {declared name: declaration}}."""
+    """Return a package's index.json as {decorator: {name: declaration}}, as in {"step": {"c4":
+    ...}}."""
     text = Path(HOME, package, FILE).read_text(encoding="utf-8")
     return {
         word: {each["name"]: Declared(**each) for each in entries}
@@ -79,9 +79,9 @@ def _of_module(module: str, content: bytes, word: str) -> Iterator[Declared]:
 
 
 def _first_word(node: ast.stmt, call: ast.Call) -> str:
-    """Return the word that follows `llmcurate` on the command line: a command's group (`dedup` for
-    `dedup_app`), the NAME in `@app.command(NAME)` or `@command(app, SETTINGS, NAME)`, or else the
-    name of its function."""
+    """Return the word after `llmcurate` that runs the function `node`: the group of the command
+    (`dedup` for `dedup_app`), the NAME in `@app.command(NAME)` or `@command(app, SETTINGS, NAME)`,
+    or the name of the function."""
     is_method = isinstance(call.func, ast.Attribute)
     owner = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0]
     group = ast.unparse(owner)
@@ -93,15 +93,16 @@ def _first_word(node: ast.stmt, call: ast.Call) -> str:
 
 
 def modules_of(package: str) -> list[ModuleType]:
-    """Import every module of a folder and return them in the order of their names, or [] without
-    the folder. So a new module need not be registered anywhere."""
+    """Import every module of a folder and return the modules, sorted by name. So a new module need
+    not be registered anywhere. For a missing folder, return []."""
     names = sorted(path.stem for path in Path(HOME, *package.split(".")).glob("*.py"))
     return [import_module(f"{package}.{name}") for name in names if name != "__init__"]
 
 
 def index_text(package: str, words: tuple[str, ...]) -> str:
-    """Return the text of index.json, made from the sources. `words`: the decorators to include.
-    Each name has a line. Names that are already in the file keep their order."""
+    """Return the text of a package's index.json, made from the sources: for each decorator in
+    `words`, the classes or functions that it declares, one per line. Those that are already in the
+    file keep their order."""
     known = index_of(package)
     parts = []
     for word in words:

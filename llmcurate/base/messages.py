@@ -17,8 +17,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Message:
-    """The base class of messages. Fields hold JSON types, paths, tuples, dictionaries by name and
-    dataclasses. Field types must be imported at run time, not for type checking alone."""
+    """The base class of messages: dataclasses that are sent or stored as JSON. Fields hold JSON
+    types, paths, tuples, dictionaries with texts as keys, and dataclasses. Field types must be
+    imported at run time, not for type checking alone."""
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"ser_json_inf_nan": "constants"}
 
@@ -48,9 +49,9 @@ class Message:
 
 @dataclass(frozen=True)
 class Task(Message):
-    """The base class of tasks for the workers of an engine. `part` is the number of the task."""
+    """The base class of tasks for the workers of an engine."""
 
-    part: int
+    part: int  # number of the task
 
 
 def encode(value: object) -> bytes:
@@ -81,12 +82,18 @@ _PART = re.compile(r"(?:(\w+)=)?([\w.]+)(?:([?!])([\w.]*))?")
 def json_values(record: Any) -> Any:
     """Return a record as JSON values.
 
-    A dataclass becomes an object of its fields in order, or of the entries of its class attribute
-    `JSON`. Each entry names an attribute, property or method. The entry `settings=sets` writes the
-    value of `sets` under the name `settings`. `kept.lengths` writes the attribute `lengths` of
-    `kept`. `ages?` is left out if `ages` is absent (None, False or empty), `text?other` if `other`
-    is absent, and `text!other` if `other` is present. If `JSON` is one string, the value of that
-    attribute replaces the record. Floats in arrays are rounded to six decimal places.
+    A dataclass becomes an object of its fields, in order. If the class has an attribute `JSON`,
+    this list names the object's entries instead. An entry is the name of an attribute, property or
+    method, or is written in one of these ways:
+
+        settings=sets   the value of `sets`, under the name `settings`
+        kept.lengths    the attribute `lengths` of `kept`, under the name `lengths`
+        ages?           `ages`, left out if `ages` is absent (None, False or empty)
+        text?other      `text`, left out if `other` is absent
+        text!other      `text`, left out if `other` is present
+
+    If `JSON` is one string, the value of that attribute replaces the record. Floats in arrays are
+    rounded to six decimal places.
     """
     names = getattr(record, "JSON", None)
     if isinstance(names, str):

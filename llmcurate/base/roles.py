@@ -1,10 +1,10 @@
 """The roles of special tokens: which token begins a text, which ones end it, and so on.
 
-A role is taken from the first of these files beside the tokenizer that states it: token_roles.json
-(written by llmcurate), generation_config.json, config.json, tokenizer_config.json,
-special_tokens_map.json, then the tokenizer's own file (the post-processor in a tokenizer.json, the
-keys of a GGUF file, the ids of a SentencePiece model). If no file states a role, published
-spellings such as `<|endoftext|>` are looked up, and `Roles.origin` is then `spelling`.
+A role comes from the first file that states it, in this order. Beside the tokenizer:
+token_roles.json (written by llmcurate), generation_config.json, config.json, tokenizer_config.json,
+special_tokens_map.json. Then the tokenizer's own file: the post-processor of a tokenizer.json, the
+keys of a GGUF file, the ids of a SentencePiece model. If no file states a role, published spellings
+such as `<|endoftext|>` are looked up, and `Roles.origin` is then `spelling`.
 """
 
 from __future__ import annotations
@@ -60,22 +60,19 @@ TOKEN_NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Roles:
-    """The ids of special tokens by role; None or empty where a tokenizer has no such token.
+    """The ids of a tokenizer's special tokens, by role. A role without a token is None or ().
+    ``origin`` gives the source of each role: the name of a file, an option of the user, or
+    ``spelling`` if only the token's spelling shows the role."""
 
-    ``begin`` is the beginning-of-text token. ``ends`` are all tokens that end a text: the first
-    one ends documents, and any of them ends a generated text. ``before`` and ``behind`` are the
-    ids that transformers adds before and after a text when it encodes the text. ``origin``: for
-    each role, the name of the file that states it, or ``spelling``."""
-
-    begin: int | None = None
-    ends: tuple[int, ...] = ()
+    begin: int | None = None  # begins a text
+    ends: tuple[int, ...] = ()  # each ends a generated text; the first one ends documents
     pad: int | None = None
     unknown: int | None = None
     mask: int | None = None
     cls: int | None = None
     sep: int | None = None
-    before: tuple[int, ...] = ()
-    behind: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()  # put before a text by transformers, when it encodes the text
+    behind: tuple[int, ...] = ()  # put after a text by transformers
     origin: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
@@ -84,8 +81,8 @@ class Roles:
         return self.ends[0] if self.ends else None
 
     def renumbered(self, new: Callable[[int], int | None]) -> Roles:
-        """Return the roles with new ids. new: returns the new id of an old one, or None if the
-        token was removed."""
+        """Return the roles with new ids. new: the function that returns the new id for an old id,
+        or None if the token was removed."""
 
         def of(value: Any) -> Any:
             if isinstance(value, tuple):
@@ -110,11 +107,12 @@ def read_roles(
     special: Mapping[str, int] | None = None,
     own: Roles | None = None,
 ) -> Roles:
-    """Return the roles of the tokens of ``tokenizer``, a tokenizer file of any format. Only a
-    tokenizer.json is opened, for its post-processor. ids: the id of each token. special: the ids of
-    special tokens, the only ones that are looked up by spelling (default: ids). own: the roles that
-    a file of another format states. Roles of tokens that the tokenizer lacks are ignored. Raises
-    UsageError for files that are not JSON."""
+    """Return the roles of a tokenizer's special tokens, as stated by its file and the files beside
+    it. ``tokenizer``: the file, of any format. Only a tokenizer.json is opened, for its
+    post-processor; for other formats, ``own`` has the roles that the file states. ids: the id of
+    each token. special: the id of each special token (default: ids). If no file states a role, a
+    usual spelling, such as ``</s>``, is looked up in ``special``. Roles of tokens that the
+    tokenizer lacks are ignored. Raises UsageError for files that are not JSON."""
     folder = tokenizer.parent
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -198,9 +196,10 @@ def with_tokens(
 
 
 def copy_beside(tokenizer: Path, folder: Path, roles: Roles | None = None) -> list[str]:
-    """Copy the files that belong to a tokenizer (BESIDE) from its folder to another one, and return
-    their names. roles: the tokenizer's roles. If a role comes from elsewhere, such as config.json
-    or an option, token_roles.json is written, too."""
+    """Copy the files that belong to a tokenizer (BESIDE) from its folder into ``folder``. Return
+    the names of the files. roles: the roles of the special tokens. token_roles.json is also written
+    if a role comes from elsewhere (an option, config.json), because the new folder would not show
+    it."""
     names = [name for name in BESIDE if (tokenizer.parent / name).is_file()]
     for name in names:
         write_atomic(folder / name, (tokenizer.parent / name).read_bytes())

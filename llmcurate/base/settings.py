@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(**options: Any) -> Any:
-        """Decorate a dataclass of settings: a ``UsageError`` names the first value it refuses."""
+        """Decorate a dataclass of settings. A ``UsageError`` names the first setting that is
+        wrong."""
 
         def checked(kind: type) -> type:
             kind = pydantic.dataclasses.dataclass(kind, config=_STRICT, **options)
@@ -110,7 +111,8 @@ def _whole(limit: Any) -> Any:
 
 class ByKind:
     """The annotation of a field that holds one of several dataclasses of settings. The key ``kind``
-    in the value selects the dataclass, by default the first one. A string is a ``kind``."""
+    in the field's value selects the dataclass; without this key, the first one is used. A string as
+    value is short for {"kind": string}."""
 
     def __get_pydantic_core_schema__(self, union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         members, name = members_of(union), str(handler.field_name)
@@ -161,9 +163,10 @@ def members_of(kind: Any, *, lists: bool = False) -> tuple[Any, ...]:
 
 
 def kinds_of(member: Any) -> tuple[str, ...]:
-    """Return the values of ``kind`` that select the dataclass ``member``. If it has an attribute
-    ``kinds``, these are the values, and its method ``of_kind`` returns a class for each. Else they
-    are the values that its field ``kind`` may have; () without such a field."""
+    """Return the values of the setting ``kind`` that select the dataclass ``member``. These are
+    listed in its class attribute ``kinds``; a class without this attribute has the values that its
+    field ``kind`` may have, and () without such a field. In a class with ``kinds``, the method
+    ``of_kind`` returns the dataclass to use for a value."""
     own: tuple[str, ...] = typing.get_args(_hints(member).get("kind"))
     kinds: tuple[str, ...] = vars(member).get("kinds", own)
     return kinds
@@ -187,10 +190,10 @@ def _member(members: tuple[Any, ...], value: Any, name: str) -> Any:
 
 
 def change(config: Config, changes: dict[str, Any], where: str) -> Config:
-    """Return the settings with other values at dotted names, as in ``{"attention.window": 64}``. A
-    value may be an object of such names. For a field that holds one of several dataclasses, a
-    string is the ``kind``; settings that the new kind lacks are dropped. The result is checked
-    after all changes. Raises ``LlmcurateError``, which begins with ``where``."""
+    """Return the settings with other values at dotted names, as in ``{"attention.window": 64}`` or
+    ``{"attention": {"window": 64}}``. If a field holds one of several dataclasses, a string as the
+    field's value is the new ``kind``, and settings that the new kind lacks are dropped. The result
+    is checked after all changes. Raises ``LlmcurateError``, which begins with ``where``."""
     values = to_dict(config)
     named = flatten(changes)
     kinds_first = sorted(named, key=lambda name: (not name.endswith("kind"), name.count(".")))
@@ -200,25 +203,26 @@ def change(config: Config, changes: dict[str, Any], where: str) -> Config:
 
 
 def unflatten(values: dict[str, Any]) -> dict[str, Any]:
-    """Turn dotted names into nested objects: {"a.b": 1} becomes {"a": {"b": 1}}. If ``a`` is given
-    too and is a string, it becomes the ``kind`` of the object. If ``a`` is None, it replaces
-    earlier names below ``a``, and later ones replace the None."""
+    """Turn dotted names into nested objects: {"a.b": 1} becomes {"a": {"b": 1}}. A string given for
+    ``a`` itself becomes a ``kind``: {"a": "x", "a.b": 1} becomes {"a": {"kind": "x", "b": 1}}. If
+    both ``a`` (as None) and "a.b" are given, the later one replaces the other: {"a.b": 1, "a":
+    None} becomes {"a": None}."""
     nested: dict[str, Any] = {}
     order = {name: number for number, name in enumerate(values)}
     for name in sorted(values, key=lambda name: name.count(".")):
         *above, last = name.split(".")
+        parents = (".".join(above[:depth]) for depth in range(1, len(above) + 1))
+        if any(values.get(p, "") is None and order[p] > order[name] for p in parents):
+            continue
         inner = nested
-        for depth, part in enumerate(above, 1):
+        for part in above:
             given = inner.setdefault(part, {})
             if isinstance(given, str):
                 inner[part] = {"kind": given}
             elif given is None:
-                if order.get(".".join(above[:depth]), -1) > order[name]:
-                    break
                 inner[part] = {}
             inner = inner[part]
-        else:
-            inner[last] = values[name]
+        inner[last] = values[name]
     return nested
 
 
@@ -279,7 +283,8 @@ def _suggestion(name: str, names: list[str]) -> str:
 
 @functools.cache
 def dotted_names(kind: Any, *, lists: bool = False) -> list[str]:
-    """Return the dotted names of all settings in a dataclass, with ``lists`` also in its lists."""
+    """Return the dotted names of all settings of a dataclass and of the dataclasses in its fields.
+    With ``lists``, include the settings of dataclasses in lists."""
     names, hints = [], _hints(kind)
     for name in (field.name for field in dataclasses.fields(kind)):
         names.append(name)

@@ -1,10 +1,10 @@
 """The start of llmcurate's processes: no file of the user is imported instead of a library module.
 
 `python llmcurate/base/start.py MODULE ARGUMENTS` calls MODULE's `main`. The working folder, which
-`python -m` puts first on sys.path, is removed. A notebook keeps its folder on sys.path. If a file
-in it hides a module that llmcurate needs, an ImportError names the file. pandas is loaded only for
-code that uses it (`late_pandas`), because pyarrow would import it to convert any value, which takes
-a quarter of a second per process.
+`python -m` puts first on sys.path, is removed. In a notebook, it stays on sys.path. If a file in it
+then hides a module that llmcurate needs, an ImportError names the file. pandas is loaded only for
+code that uses it (`late_pandas`). Otherwise pyarrow would import pandas to convert any value, which
+takes a quarter of a second per process.
 """
 # ruff: noqa: PTH118, PTH120 (pathlib imports modules that may be hidden)
 
@@ -126,7 +126,8 @@ class _LatePandas:
 
 
 def _refresh_arrow() -> None:
-    """Make pyarrow look for pandas again, unless it imports pandas now and so holds its lock."""
+    """Make pyarrow look for pandas again. Do nothing if pyarrow itself is importing pandas: the
+    lock that the look-up needs is then held."""
     api = getattr(sys.modules.get("pyarrow.lib"), "_pandas_api", None)
     if api is not None and not api._lock.locked():
         api.pd  # noqa: B018 (its getter looks again)

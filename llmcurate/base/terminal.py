@@ -3,12 +3,13 @@
 Documents, file names, URLs and servers' answers are written by strangers, and terminals obey escape
 sequences in them. So everything printed goes through this module (tests/test_architecture.py),
 which makes control characters and direction marks visible (Unicode TR 36). Progress is on stderr: a
-bar on a terminal, one line in a notebook, lines in a log. Rich draws bars, and is loaded on use.
+bar on a terminal, one line in a notebook, several lines in a log. Rich draws the bars, and is
+loaded only then.
 
-Tables fit the terminal's width, or 80 columns without one. Prose breaks between words on a terminal
-only: in a pipe or a log a message stays one line, which `grep` finds. A word wider than the
-terminal (a path, a URL, a command in backticks) has its own line, so that it can be copied. Text
-for programs is printed unchanged. Ctrl-C and SIGTERM end a command at once.
+Tables fit the terminal's width, or 80 columns if there is no terminal. Long lines are broken
+between words only on a terminal. In a pipe or a log, a message stays one line, which `grep` finds.
+A word wider than the terminal (a path, a URL, a command in backticks) has its own line, so that it
+can be copied. Text for programs is printed unchanged. Ctrl-C and SIGTERM end a command at once.
 """
 
 from __future__ import annotations
@@ -76,16 +77,15 @@ WORDS = re.compile(r" *(?:`(?:llmcurate|pip|cd|python) [^`\n]*`|[^ \n])+")
 
 
 def width() -> int:
-    """Return the columns of the terminal (COLUMNS if set), between 60 and 200; 80 without one."""
+    """Return $COLUMNS, else the terminal's width (80 without a terminal), limited to 60 to 200."""
     return min(max(shutil.get_terminal_size((80, 24)).columns, 60), 200)
 
 
 def wrapped(line: str, columns: int, hang: int | None = None) -> list[str]:
     """Break a line between words into lines of at most `columns`. A wider word has its own line.
-    Later lines are indented by `hang`. By default they begin below the line's second column, which
-    is the text after the first two or more spaces. A line without such a column is continued with
-    two more spaces of indentation. A command line is broken with backslashes, so that a shell
-    accepts a copy of it."""
+    Later lines are indented by `hang`. By default they begin below the text after the line's first
+    gap of two or more spaces; without such a gap, they are indented by two more spaces. A command
+    line is broken with backslashes, so that a shell accepts a copy of it."""
     end = " \\" if COMMAND.match(line) else ""
     if columns_of(line) <= columns:
         return [line]
@@ -120,7 +120,7 @@ def _fitted(text: str, stream: TextIO) -> str:
 
 def echo(text: object = "", colours: bool = False, end: str = "\n", as_it_is: bool = False) -> None:
     """Print a command's answer on stdout. If `colours`, colour codes in the text are kept, so the
-    caller must make texts of strangers `visible` first. If `as_it_is`, no line is broken."""
+    caller must pass texts of strangers through `visible()`. If `as_it_is`, no line is broken."""
     pieces = _COLOURS.split(str(text)) if colours else [str(text)]
     shown = "".join(p if n % 2 else visible(p) for n, p in enumerate(pieces))
     _write(sys.stdout, (shown if as_it_is else _fitted(shown, sys.stdout)) + end, True)
@@ -181,9 +181,9 @@ def fit_note(note: str, columns: int) -> str:
 
 
 class Progress:
-    """A display, to be used as a context manager, of the number of finished units of work out of
-    `total`. An earlier run finished `done` of these. The estimate of the remaining time leaves out
-    the first unit, because functions are compiled during this unit."""
+    """A display of how many of `total` units of work are finished, used as a context manager.
+    `done` units were finished by an earlier run. The estimate of the remaining time leaves out the
+    first unit, because functions are compiled during this unit."""
 
     def __init__(self, title: str, total: int, quiet: bool = False, done: int = 0) -> None:
         self.title, self.total, self.done = one_line(title), total, done
@@ -325,14 +325,13 @@ def table(
 
 @dataclass(frozen=True)
 class _Grid:
-    """The cells of a table, in rows of equal length. `titled`: the first row has titles. `room`:
-    the width of a line."""
+    """The cells of a table, in rows of equal length."""
 
     cells: list[list[str]]
-    titled: bool
-    left: set[int]
-    bold: set[tuple[int, int]]
-    room: int
+    titled: bool  # True if the first row has titles
+    left: set[int]  # columns that are aligned to the left
+    bold: set[tuple[int, int]]  # (row, column) of bold cells
+    room: int  # width of a line
 
     def widest(self, start: int = 0) -> list[int]:
         """Return the width of each column, from row `start` on."""
@@ -340,8 +339,9 @@ class _Grid:
         return [max(map(columns_of, column)) for column in columns]
 
     def sizes(self, first: int) -> list[int]:
-        """Return the widths of the columns from `first` on, reduced until the table fits. Titles
-        and texts wrap, those of the widest column first, down to their longest words."""
+        """Return the widths of the columns from `first` on. All titles may wrap. Until the table
+        fits, the widest left-aligned column is narrowed by 1; no column gets narrower than its
+        longest word."""
         words = [max(map(_longest, column)) for column in zip(*self.cells, strict=True)][first:]
         body = self.widest(self.titled) or [0] * len(self.cells[0])
         sizes = [max(pair) for pair in zip(map(_longest, self.cells[0]), body, strict=True)][first:]
@@ -353,8 +353,9 @@ class _Grid:
         return sizes
 
     def lines(self, sizes: list[int]) -> list[str] | None:
-        """Return the lines of the rows, or None if they do not fit. `sizes`: the widths of all
-        columns, or of all but the first, whose cells then have lines above the other cells."""
+        """Return the table's lines for columns of the widths `sizes`, or None if it is too wide. If
+        `sizes` has one width too few, each row's first cell is on its own line above its other
+        cells."""
         first, lines = len(self.cells[0]) - len(sizes), []
         if sum(sizes) + GAP * (len(self.cells[0]) - 1) > self.room or not sizes:
             return None
@@ -373,7 +374,8 @@ class _Grid:
         return lines
 
     def blocks(self) -> list[str]:
-        """Return a line for each cell; numbers are aligned to the right of the widest number."""
+        """Return each row's first cell and, below it, one line per other cell. Numbers are aligned
+        to the right."""
         titles = self.cells[0] if self.titled else [""] * len(self.cells[0])
         hang = max(map(columns_of, titles[1:]), default=0) + 2 * self.titled
         numbers = [n for x, n in enumerate(self.widest(self.titled)) if x and x not in self.left]
@@ -413,8 +415,8 @@ LINES = {
 
 
 def end_on_sigterm() -> None:
-    """From now on, end the process with a line on the first SIGTERM and at once on a second one.
-    This does nothing if the process was started with SIGTERM ignored."""
+    """From now on, the first SIGTERM prints a line and ends the process, and a second one ends it
+    at once. This does nothing if the process was started with SIGTERM ignored."""
     process = os.getpid()
 
     def end(number: int, _: object) -> None:
@@ -429,9 +431,8 @@ def end_on_sigterm() -> None:
 
 @contextmanager
 def prompt_interrupt() -> Iterator[None]:
-    """Within the block, a signal of EXIT_CODES ends the process after GRACE_SECONDS if the block
-    has not ended by then. This does nothing outside the main thread, in interactive Python, or if
-    the caller handles SIGINT."""
+    """Within the block, let SIGINT and SIGTERM end the process after GRACE_SECONDS at most. This
+    does nothing outside the main thread, in interactive Python, or if the caller handles SIGINT."""
     main = threading.current_thread() is threading.main_thread()
     interactive = hasattr(sys, "ps1")  # a notebook or a prompt, which has more to lose than the run
     if not main or interactive or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

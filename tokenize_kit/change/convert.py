@@ -61,11 +61,15 @@ _MEASURED = ("tokenizer.json", "sentencepiece")  # can be opened without a patte
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertedCard(Card):
-    """The card of a converted tokenizer. `terms` has the names that a GGUF file gives to its model
-    and its pattern; each becomes a field of the JSON. `compared` has the numbers of added tokens
-    that were tried, of texts with them that were encoded, of texts encoded again with special
-    tokens matched, of decoded texts, and of decoded texts that differ because of what is lost.
-    `lost` has the features that the new format cannot hold, in words."""
+    """The card of a converted tokenizer. terms: the names of the model and its pattern in a GGUF
+    file; each becomes a field of the JSON. lost: what the new format cannot hold, in words.
+    compared: numbers from the comparison of the old with the new tokenizer:
+
+    - added_tokens: added tokens for which test texts are made
+    - added_texts: these texts, compared without matching special tokens
+    - parsed_texts: these texts, compared with matching special tokens
+    - decoded_texts: texts whose ids were decoded
+    - explained_texts: texts whose ids differ because of lost features"""
 
     converted_from: str
     algorithm: str
@@ -93,8 +97,8 @@ class ConvertedCard(Card):
         return f"Converted to {self.format} from {self.converted_from}, with the same ids{but}."
 
     def json(self) -> dict[str, Any]:
-        """Return the card's fields as JSON values, with the names in `terms` as fields. `pattern`
-        is included only for a file of tiktoken's ranks, and there even if it is null."""
+        """Return the card's fields as JSON values; each entry of `terms` becomes a field. `pattern`
+        is included only for a file of tiktoken's ranks, and may be null there."""
         return {
             name: value
             for key, whole in super().json().items()
@@ -114,14 +118,15 @@ def convert(
     end: str | None = None,
     allow_loss: bool = False,
 ) -> ConvertedCard:
-    """Convert the tokenizer at `path` to the format `to`, a key of FILES, write it with its card,
-    and return the card. `out` is a folder, or the file itself if it has the format's suffix.
-    `pattern` is the pattern's name for a .tiktoken source. `batches` has texts for which both
-    tokenizers must give the same ids, by default verify.builtin_batches; texts with the added
-    tokens are always compared. If ids differ, nothing is written. `begin` and `end` are the
-    tokens that begin and end a text, if the files state others or none. If `allow_loss` is True,
-    the file is written even if the format cannot hold features of added tokens or of the decoder;
-    the card lists them. Raises CannotHold (exit code 1), which names the feature, and
+    """Convert a tokenizer to another format, write it with its card, and return the card. out: a
+    folder, or the file itself if it has the format's suffix. to: the format, a key of FILES.
+    pattern: the name of the pattern that splits text, for a .tiktoken source. batches: texts for
+    which both tokenizers must give the same ids, by default verify.builtin_batches; texts with the
+    added tokens are always compared too. begin, end: the tokens that begin and end a text, if not
+    None; they replace the file's own. allow_loss: write the file even if the format cannot hold
+    some features of added tokens or of the decoder; the card lists these features.
+
+    If ids differ, nothing is written. Raises CannotHold (exit code 1), which names the feature, and
     LlmcurateError for invalid files."""
     if to not in FILES:
         raise UsageError(f"to {to!r}: choose {', '.join(FILES)}")
@@ -168,9 +173,9 @@ def _sampling(batches: Iterable[Buffers], sample: Sample) -> Iterator[Buffers]:
 
 
 def file_of_form(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:
-    """Return (bytes, fields of the card) of a tokenizer's form in the file format `to`. The fields
-    hold facts that the file does not contain: for tiktoken's ranks the name and the text of the
-    pattern, for GGUF the names of model and pattern, and notes on roles of special tokens."""
+    """Return (bytes of the file, extra fields of the card) for a tokenizer in the format `to`. The
+    fields hold facts that the file itself lacks: for tiktoken's ranks the name and text of the
+    pattern; for GGUF the names of model and pattern, and notes on the roles of special tokens."""
     if to == "tokenizer.json":
         return tokenizer_of(form).to_str(pretty=True).encode(), {}
     if to == "gguf":
@@ -293,7 +298,8 @@ def _card(
 
 
 def write_files(out: Path, to: str, data: bytes, source: Source, card: ConvertedCard) -> None:
-    """Write the file, its card and, in a folder, the files beside the tokenizer."""
+    """Write the converted tokenizer and its card. If `out` is a folder, also write files such as
+    tokenizer_config.json there (see write_beside)."""
     is_file, file = target_file(out, to)
     folder = file.parent
     if folder.exists() and not folder.is_dir():

@@ -17,10 +17,10 @@ _KEY = "tokenizer.ggml."
 
 
 def add_tokenizer(writer: gguf.GGUFWriter, path: Path, size: int) -> None:
-    """Add the keys of a tokenizer.json to a file. `size` is the size of the model's vocabulary,
-    which is filled up with unused tokens. A text begins with the token that the model was trained
-    to read first: that of token_roles.json, else the one that ends texts. Raises CannotHold, which
-    names a feature that llama.cpp lacks, and UsageError if there are more tokens than `size`."""
+    """Add a tokenizer.json's keys to a GGUF file. Unused tokens fill the vocabulary up to `size`,
+    that of the model. Each text is set to begin with the token that began texts in training: the
+    one in token_roles.json or, without this file, the end-of-text token. Raises CannotHold naming a
+    feature that llama.cpp lacks, and UsageError if there are more tokens than `size`."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.gguf"
         convert(path, file, "gguf")

@@ -1,5 +1,5 @@
-"""A tokenizer that is to be changed or converted: its file, its form (the content in terms that all
-file formats share), its preparation of text and its encoder."""
+"""Open a tokenizer that is to be changed or converted: read its content as a form (a description
+that all file formats share), and make the functions that encode and normalize text as it does."""
 
 from __future__ import annotations
 
@@ -70,9 +70,10 @@ _UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
 
 @dataclass(frozen=True)
 class Original:
-    """A tokenizer that is to be changed. `parts` are the contents of a tokenizer.json, None for a
-    .model; `raw` are the bytes of a .model. `prepared` returns text as the model sees it but with
-    plain spaces; it is None if text is not changed or if the encoder prepares it."""
+    """A tokenizer to change. form: its content, in terms that all file formats share; encode: its
+    encoder; parts: the contents of a tokenizer.json, or None for a .model; raw: the bytes of a
+    .model; prepared: a function that normalizes text as the model does but does not replace spaces
+    by U+2581, or None if no text is normalized or the normalization is left to `encode`."""
 
     path: Path
     form: Form | CharBpe
@@ -93,14 +94,15 @@ class Original:
         return "tokenizer.model" if self.parts is None else "tokenizer.json"
 
     def words(self) -> Words:
-        """Return the function with which a BPE of characters cuts and encodes text."""
+        """Return the function that splits text into words and encodes them (BPE of characters)."""
         assert isinstance(self.form, CharBpe)
         if self.parts is None:
             return words_by_sentencepiece(self.form, self.raw)
         return words_by_tokenizers(self.form, load_json(self.path))
 
     def plan(self) -> Plan:
-        """Return the tables of a byte-level BPE, for prepared text. Raises CannotHold."""
+        """Return the tables that encode normalized text by byte-level BPE. Raises CannotHold if our
+        kernels cannot encode with this tokenizer."""
         assert isinstance(self.form, ByteBpe)
         encoder = Encoder(byte_bpe_tokenizer(self.form))
         if encoder.plan is None:
@@ -170,9 +172,9 @@ def _by_sentencepiece(raw: bytes) -> Callable[[str], str]:
 def write_changed(
     original: Original, out: Path, data: bytes, new: np.ndarray | None = None
 ) -> Path:
-    """Write the file of a changed tokenizer and the files that belong to it into a folder, and
-    return the file's path. If ids changed, `new` is int64[old ids], the new id of each token,
-    negative for removed tokens."""
+    """Write a changed tokenizer's file, and the files that belong to it, into a folder. Return the
+    file's path. new: int64[old ids], the new id of each token, negative for removed tokens; None if
+    ids are unchanged."""
     out.mkdir(parents=True, exist_ok=True)
     file, roles = out / original.file_name, original.form.roles
     write_atomic(file, data)
@@ -183,9 +185,10 @@ def write_changed(
 
 
 def write_beside(tokenizer: Path, file: Path, roles: Roles, new: np.ndarray | None = None) -> None:
-    """Copy the files in the folder of `tokenizer` to that of `file`, the changed or converted
-    tokenizer. For a tokenizer.json without such files, write those that transformers
-    reads. `roles` are those of `file`, and `new` are the new ids, as for `write_changed`."""
+    """Copy the files beside the old tokenizer's file `tokenizer` to the folder of the new
+    tokenizer's file `file`. If `file` is a tokenizer.json and no tokenizer_config.json is copied,
+    write the files that transformers reads. roles: the new tokenizer's special tokens by role; new:
+    int64[old ids], the new id of each token, to be written into the copies, or None."""
     folder = file.parent
     names = copy_beside(tokenizer, folder, roles)
     for name in names:
@@ -198,7 +201,8 @@ def write_beside(tokenizer: Path, file: Path, roles: Roles, new: np.ndarray | No
 
 
 def _renumbered(file: Path, new: np.ndarray) -> dict[str, Any]:
-    """Return the settings in a file beside a tokenizer with the new ids of tokens."""
+    """Return the settings in `file`, a JSON file beside a tokenizer, with the ids of tokens
+    replaced by the ids in `new`. Removed tokens are left out of lists, and None elsewhere."""
     settings = read_json(file)
 
     def of(value: Any) -> Any:
@@ -278,8 +282,8 @@ Key = bytes | tuple[str, str]  # text of an ordinary token; ("special" or "byte"
 
 
 def token_texts(form: Form | CharBpe) -> dict[bytes, float | None]:
-    """Return the ordinary tokens, as the bytes of their text, in order of ids, each with its
-    Unigram score (None for other models)."""
+    """Return the ordinary tokens in order of ids: {bytes of the token's text: its Unigram score}.
+    The score is None for other models."""
     if isinstance(form, Pieces):
         normal = [(text, score) for text, score, kind in form.pieces if kind == NORMAL]
         return {text.replace(SPACE, " ").encode(): score for text, score in normal}
@@ -295,8 +299,9 @@ def space_of(form: CharBpe) -> str:
 
 
 def ids_of(original: Original) -> dict[Key, int]:
-    """Return {key: id of a token} for all keys that the function `keys_of` gives. If several
-    tokens share a key, the id is the lowest of those with this first key, or else of the others."""
+    """Return {key: id} for all keys of all tokens (see `keys_of`). A byte-fallback token has two
+    keys. If tokens share a key, its id is that of the first token with the key as first key, or of
+    the first token with the key as second key if it is no token's first key."""
     ids: dict[Key, int] = {}
     keys = keys_of(original)
     for turn in range(2):
@@ -341,7 +346,8 @@ _SUFFIXES = {Path(name).suffix: kind for kind, name in FILES.items()}
 
 @dataclass(frozen=True)
 class Source:
-    """A tokenizer read from a file."""
+    """A tokenizer to convert. kind: its file format; form: its content, in terms that all formats
+    share; reading: functions to encode and decode as its library does; notes: for the card."""
 
     path: Path
     kind: str
@@ -352,13 +358,13 @@ class Source:
 
     @property
     def encode(self) -> Encode:
-        """The encoder of texts, in which special tokens are not matched."""
+        """The function that encodes texts. It does not match special tokens in texts."""
         return self.reading.encode
 
 
 def kind_of(file: Path) -> str:
-    """Return the format of a file, as its name shows it, and for .json and .model its content.
-    Raises LlmcurateError for other names."""
+    """Return the format of a tokenizer file. Its name shows the format; for .json and .model files
+    the content is read, too. Raises UsageError for other names."""
     if is_ranks(file):
         return "tiktoken"
     kind = _SUFFIXES.get(file.suffix)

@@ -1,5 +1,5 @@
-"""Compare two tokenizers, each run as a library of its format runs it: they must give the same ids,
-and the same text for these ids, on hard texts, texts with added tokens, all tokens and a corpus."""
+"""Compare two tokenizers, each used like the library of its file format: both must give the same
+ids, and the same text for them, on hard texts, texts with added tokens, all tokens and a corpus."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ _CONTEXTS = (
 
 @dataclass(frozen=True)
 class Reading:
-    """A tokenizer as a library of its format runs it. `decode` returns the texts of lists of ids.
-    `added` are the tokens that are matched in texts. `parse` returns the ids of texts in which
-    special tokens are matched too; it is None if the library never matches them."""
+    """Functions that encode and decode like the library of a tokenizer's file format. `decode`
+    returns the texts of lists of ids. `added` are the added tokens, special ones included. `parse`
+    encodes texts and matches special tokens in them; it is None if the library never does so."""
 
     encode: Encode
     decode: Callable[[list[list[int]]], list[str]]
@@ -61,7 +61,8 @@ class Reading:
 
 
 def by_tokenizers(encoder: Encoder, added: tuple[Added, ...]) -> Reading:
-    """Return a tokenizer as the library of tokenizer.json runs it."""
+    """Return functions to encode and decode as the library `tokenizers` does. `encoder` encodes,
+    but the library itself decodes and encodes texts in which special tokens are matched."""
     tokenizer = encoder.tokenizer
 
     def parse(texts: list[str]) -> list[list[int]]:
@@ -121,7 +122,8 @@ def by_llama_cpp(form: Form) -> Reading:
 
 
 def processor_of(form: Pieces) -> Any:
-    """Return the pieces as a sentencepiece.SentencePieceProcessor. Raises CannotHold."""
+    """Return a sentencepiece.SentencePieceProcessor for a SentencePiece model. Raises CannotHold if
+    the library sentencepiece does not accept the pieces."""
     import sentencepiece
 
     try:
@@ -161,7 +163,7 @@ def _decoder(form: Form) -> Callable[[list[list[int]]], list[str]]:
 
 
 def losses(before: Reading, after: Reading) -> dict[str, list[Added]]:
-    """Return the features of added tokens that a conversion lost, and the tokens of each."""
+    """Return {flag with value, as in "lstrip=true": the added tokens that lost it}."""
     now = {token.number: token for token in after.added}
     lost: dict[str, list[Added]] = {}
     for token in before.added:
@@ -175,12 +177,12 @@ def losses(before: Reading, after: Reading) -> dict[str, list[Added]]:
 
 @dataclass
 class Comparison:
-    """A comparison of texts. `lost` are the tokens with lost features. `scores` are those of a
-    Unigram if one of the tokenizers is SentencePiece: it adds scores in float32, so that rounding
-    decides between equally good ways to split a text, and `ties` counts the texts that it splits in
-    another such way. `unknown` is the id of unknown characters, which every library decodes in its
-    own way. `explained` counts texts that differ because of lost features, `decoded` texts whose
-    ids both decoded. `undecoded` is a phrase on the first text that then differed."""
+    """Counts from comparing a tokenizer with its conversion on texts. lost: added tokens that lost
+    a flag, such as lstrip; scores: a Unigram's, to find ties if one of the two is SentencePiece;
+    unknown: the id of unknown characters, which every library decodes in its own way; ties: texts
+    that the two split differently but equally well (SentencePiece adds scores in float32, so
+    rounding decides); explained: texts that differ and have a token of `lost`; decoded: texts
+    decoded by both; undecoded: a phrase on the first text that the two decode differently."""
 
     lost: Iterable[Added] = ()
     scores: np.ndarray | None = None
@@ -194,9 +196,10 @@ class Comparison:
     def run(
         self, before: Reading, after: Reading, batches: Iterable[Buffers], parsed: bool = False
     ) -> int:
-        """Encode texts with both tokenizers, decode the ids, and return the number of texts. With
-        `parsed`, special tokens are matched too. Raises CannotHold naming the first text whose ids
-        differ without a reason."""
+        """Encode texts with both tokenizers, decode the ids, and return the number of texts. If
+        `parsed` is True, special tokens are matched too. The ids of a text may differ if the text
+        has a token of `lost`, or if the ids of both tokenizers have the same sum of scores (a tie).
+        Raises CannotHold for the first text with any other difference."""
         texts = 0
         for data, offsets in batches:
             rows, new = (
@@ -243,8 +246,8 @@ def _rows(ids: np.ndarray, sizes: np.ndarray) -> list[list[int]]:
 
 
 def tried(added: tuple[Added, ...]) -> list[Added]:
-    """Return the added tokens that `added_texts` tries: all, or, if there are many, those with
-    flags and a sample of the others."""
+    """Return the added tokens to try in texts: all that have a flag (single_word, lstrip, rstrip or
+    normalized), and the others, or a random sample of them if they are many."""
     flagged = [t for t in added if t.single_word or t.lstrip or t.rstrip or t.normalized]
     plain = [t for t in added if t not in flagged]
     return flagged + Random(0).sample(plain, min(len(plain), _MOST_ADDED))
@@ -265,7 +268,8 @@ def added_texts(tokens: list[Added]) -> Iterator[Buffers]:
 
 
 def builtin_batches(form: Form) -> Iterator[Buffers]:
-    """Yield the built-in texts, each token's text alone and after a letter, and `tied_texts`."""
+    """Yield batches of test texts: built-in texts, the text of each token in `form` alone and after
+    a letter, and texts of pieces with equal scores (`tied_texts`)."""
     raw: Iterable[bytes] = (
         form.tokens
         if isinstance(form, ByteBpe)
@@ -284,9 +288,10 @@ def _batches(texts: list[str]) -> Iterator[Buffers]:
 
 
 def tied_texts(form: Form) -> list[str]:
-    """Return texts of pieces that merge at the same score: SentencePiece's BPE then merges from
-    left to right, which ranks of merges cannot always express. Such a text holds a piece that
-    overlaps itself, or pieces of equal score, and their letters, in an order drawn at random."""
+    """Return test texts for pieces that share a score or can overlap a copy of themselves, like
+    `aa` in `aaa`. SentencePiece's BPE merges such pieces from left to right. A list of merges, each
+    with its own rank, cannot always do so. Each text is a random sequence of pieces with the same
+    score and of the characters in these pieces."""
     if not isinstance(form, Pieces) or form.kind == "unigram":
         return []
     tied: dict[float, list[str]] = {}

@@ -107,8 +107,8 @@ def _encode_rows(data, offsets, ends, counts, bpe, cache, work, out, sizes):
 
 @njit(cache=True, nogil=True)
 def encode_pieces(data, offsets, ends, counts, bpe, cache):
-    """Encode texts that patterns have cut into pieces. ends, counts: from scan.cut_rows. Return
-    (ids: uint32[], number of ids per text: int64[rows])."""
+    """Encode texts that are split into pieces. Return (ids: uint32[], number of ids per text:
+    int64[rows]). ends, counts: the pieces' ends and their number per text, from scan.cut_rows."""
     out = np.empty(offsets[-1] - offsets[0] + 1, np.uint32)
     sizes = np.empty(len(counts), np.int64)
     longest = longest_piece(offsets, ends, counts)
@@ -120,9 +120,9 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
 
 @dataclass(frozen=True)
 class Plan:
-    """The tables of an encoder. tables: the compiled patterns; bpe: the tables of merges; added:
-    tokens matched in the text before it is split; form: the normal form that a text must have, such
-    as NFC."""
+    """The tables of an encoder. tables: the compiled patterns that split text; bpe: the tables of
+    merges; added: tokens matched in the text before it is split; form: the normal form that a text
+    must have, such as NFC."""
 
     tables: tuple[Table, ...]
     bpe: Bpe
@@ -173,7 +173,8 @@ def _tables(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs, whole:
 
 
 def read_plan(parts: Parts) -> Plan:
-    """Return the plan of a tokenizer.json that `tokenizers` has loaded. Raises Unsupported."""
+    """Return the tables of the encoder for a tokenizer.json that `tokenizers` has loaded. Raises
+    Unsupported if our kernels cannot encode with this tokenizer."""
     step = parts["normalizer"]
     form: Any = None if step is None else step["type"]
     if form and form not in get_args(NormalForm):

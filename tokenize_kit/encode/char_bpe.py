@@ -1,9 +1,8 @@
 """BPE over characters, as in SentencePiece and in a tokenizer.json converted from its models.
 
-A word is first split at every position that no token in the word crosses. Most of the resulting
-stretches are a single token or character; the others are cut into tokens from left to right
-(greedy.py) or, if the order of merges does not allow that, merged by rank (merges.py).
-"""
+First, a word is cut wherever no token that matches a part of it lies across the cut. Most of the
+resulting stretches are a single token or character. The others are encoded from left to right
+(greedy.py) or, if the order of merges does not allow that, merged by rank (merges.py)."""
 
 from __future__ import annotations
 
@@ -73,10 +72,10 @@ Work = namedtuple("Work", "numbers positions merged ranks longest dead near sums
 
 @dataclass(frozen=True)
 class Merges:
-    """The merges of a model, as text. tokens: the tokens of two or more characters, in the order of
-    their first merge; rows: (left, right, merged, rank), where left and right are tokens or
-    characters; ids: the ids of the tokens and characters that may be output; parted: the two parts
-    that are output instead of each piece of type UNUSED."""
+    """The merges of a model, as text. tokens: tokens of two or more characters, in the order of
+    their first merge; rows: (left, right, merged, rank) per merge, with tokens or characters on the
+    left and right; ids: the ids of all tokens and characters that may be output; parted: for each
+    of SentencePiece's UNUSED pieces, the two parts that are output instead."""
 
     tokens: list[str]
     rows: list[tuple[str, str, str, int]]
@@ -163,8 +162,8 @@ def _two_bits(left, right):
 
 @njit(cache=True, nogil=True)
 def _pair_bits(pairs):
-    """Return a table, uint64[], that tells if a pair of characters is one of `pairs`: int32[n, 2].
-    It has 16 bits per pair and sets two of them. 1 in 70 other pairs is wrongly found in it."""
+    """Return a Bloom filter of character pairs, int32[n, 2], as uint64[]. It has at least 16 bits
+    per pair and sets two of them, so 1 in 70 other pairs is a false positive."""
     size = 1024
     while size < 16 * len(pairs):
         size *= 2
@@ -209,8 +208,9 @@ def _longest_token(steps, data, a, z):
 
 @njit(nogil=True)
 def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
-    """Write the tokens of characters a to z to `out`, as greedy.encode_greedy does, and return
-    their number. longest: int64[], the longest token at each character, or ASK if unknown."""
+    """Encode characters a to z from left to right; write tokens to `out`, return their number.
+    longest: int64[], the longest token at each character, or ASK to look it up in the trie `steps`;
+    joins: character pairs at which merges may join tokens; dead: a buffer, all False."""
     n = 0
     at = np.int64(a)
     token = longest[a]
@@ -247,8 +247,8 @@ def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
 
 @njit(nogil=True, forceinline=True)
 def _mark_neighbours(bpe, numbers, n, near):
-    """Set near[k] to False if the characters k and k + 1 are neighbours in no token. This loop
-    comes first and has no branch, so that the processor can load many table entries at once."""
+    """Set near[k] to whether characters k and k + 1 may be neighbours in a token. This loop comes
+    first and has no branch, so that the processor can load many table entries at once."""
     for k in range(n - 1):
         left, right = numbers[k], numbers[k + 1]
         near[k] = (left > 0) & (right > 0) & _has_pair(bpe.beside, left, right)
@@ -257,8 +257,9 @@ def _mark_neighbours(bpe, numbers, n, near):
 
 @njit(nogil=True, forceinline=True)
 def merge_characters(bpe, fallback, work, n, data, position, out, w):
-    """Encode the characters of data[position:], numbered in work.numbers[:n], and write their ids
-    to out[w:]; return the position after the last id."""
+    """Encode the text data[position:] by BPE and write its ids to `out` from index w on; return the
+    index after the last id. The text has n characters: work.numbers[:n] and work.positions[:n] are
+    their numbers and positions (see trie.number_characters)."""
     steps, tokens, pairs, ids = bpe.steps, bpe.tokens, bpe.pairs, bpe.ids
     numbers, positions, merged, longest, near = (
         work.numbers, work.positions, work.merged, work.longest, work.near
@@ -411,8 +412,9 @@ def _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, work, ow
 
 @njit(cache=True, nogil=True)
 def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cache):
-    """Encode normalized texts, the rows; return (ids: uint32[], number of ids per row:
-    int64[rows]). width: the largest number of ids per byte."""
+    """Encode texts that are already normalized. Return (ids: uint32[], number of ids per text:
+    int64[rows]). bpe, symbols, fallback: tables (CharBpe, Symbols, Fallback); crossed: how tokens
+    contain spaces (Crossings); width: the largest number of ids per byte; cache: ids of words."""
     out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
     sizes = np.empty(len(offsets) - 1, np.int64)
     most = longest_row(offsets, LONGEST)

@@ -63,10 +63,10 @@ _NOWHERE = Crossings(True, True, True)
 
 @dataclass(frozen=True)
 class Preparation:
-    """The preparation of text for the model. charsmap: the replacements of characters; prefix: True
-    if a space is added before the text; lead: True if no space is added before texts that begin
-    with one; squeeze: True if runs of spaces become one space; words: True if text is cut before
-    every space; plain: True if text is not changed and spaces are not written as U+2581."""
+    """The changes to text before the model encodes it. charsmap: the replacements of characters;
+    prefix: True if a space is added before the text, unless `lead` is True and the text begins with
+    a space; squeeze: True if runs of spaces become one space; words: True if text is split before
+    every space; plain: True if text stays unchanged and spaces are not written as U+2581."""
 
     charsmap: Charsmap
     prefix: bool = False
@@ -77,7 +77,8 @@ class Preparation:
 
 
 def read_preparation(parts: Parts) -> Preparation:
-    """Return the preparation in a tokenizer.json. Raises Unsupported."""
+    """Return the changes that a tokenizer.json makes to text before its model encodes the text (the
+    normalizer and pre-tokenizer). Raises Unsupported if our kernels cannot make these changes."""
     changes = flat_steps(parts["normalizer"])
     cuts = flat_steps(parts["pre_tokenizer"])
     charsmap = no_charsmap()
@@ -143,8 +144,8 @@ def has_pieces(parts: Parts) -> bool:
 
 
 class PieceEncoder:
-    """An encoder of Unigram and character BPE. table: uint8[0x110000], for normalize.find_odd to
-    find the texts that the library must encode, or None."""
+    """An encoder of Unigram and character BPE. table: uint8[0x110000], in which normalize.find_odd
+    looks up if the library `tokenizers` must encode a text; None if our kernels encode all."""
 
     def __init__(self, parts: Parts) -> None:
         """Read a tokenizer.json that `tokenizers` has loaded. Raises Unsupported."""
@@ -290,11 +291,11 @@ _ROWS = 256  # texts per call of the library
 
 
 class Encoder:
-    """An encoder that never gives special tokens, like `tokenizer` with `encode_special_tokens`
-    set. reason: the reason for which the library encodes. It is None if our kernels encode; then
-    threads may share the encoder. plan: the tables of a byte-level vocabulary, None for others.
-    unknown: the id that the model gives for what its vocabulary lacks, or None.
-    drawn: the kind of the model if `sample` can draw its ids, otherwise None."""
+    """Encodes text like `tokenizer`, with special tokens in text encoded as ordinary text. reason:
+    why the `tokenizers` library encodes; None if our own kernels encode. Threads may share the
+    encoder only if `reason` is None. plan: a byte-level vocabulary's tables, or None. unknown: the
+    id for text outside the vocabulary, or None. drawn: the type of the model, "bpe" or "unigram",
+    if `sample` can choose its ids at random, else None."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -330,7 +331,9 @@ class Encoder:
     def sample(
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Encode like the kernels' `sample`, but without draws in rows that the library encodes."""
+        """Encode with randomly drawn ids. keys: uint64[rows], on which the draws depend; rate: see
+        ByteEncoder.sample (BPE) and PieceEncoder.sample (Unigram). Rows that the `tokenizers`
+        library must encode get their usual ids."""
         return self._encode(data, offsets, keys, rate)
 
     def _encode(
@@ -353,7 +356,8 @@ class Encoder:
         return np.concatenate([ids for ids, _ in parts]), np.concatenate([n for _, n in parts])
 
     def odd(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Return bool[rows]: True for rows that the library must encode."""
+        """Return bool[rows]: True for texts that the `tokenizers` library must encode, because our
+        kernels might give other ids."""
         if self._table is not None:
             return find_odd(data, offsets, self._table, self._clusters)
         odd = np.zeros(len(offsets) - 1, np.bool_)
@@ -375,12 +379,13 @@ class Encoder:
 
     @property
     def can_settle(self) -> bool:
-        """False if `encode_settled` never encodes any bytes."""
+        """True if `encode_settled` may encode the beginning of a text, False if it never does."""
         return self.reason is None and not self._added
 
     def encode_settled(self, data: np.ndarray) -> tuple[np.ndarray, int]:
         """Encode the first bytes of a text: those whose ids stay the same whatever text follows
-        (see parts.EncodeSettled). Nothing is encoded if the library has to encode the text."""
+        (see parts.EncodeSettled). Nothing is encoded if the `tokenizers` library must encode the
+        text."""
         if not self.can_settle:
             return NOTHING_SETTLED
         if self._table is None:

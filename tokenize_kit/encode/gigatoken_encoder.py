@@ -1,9 +1,9 @@
-"""Encoding by gigatoken 0.10: texts in Latin letters get the ids of our kernels, up to three times
-as fast (benchmarks/bench_tokenizer_encode.py).
+"""Encoding of texts in Latin letters by the package gigatoken 0.10. The ids are those that our
+kernels give, and encoding is up to three times as fast (benchmarks/bench_tokenizer_encode.py).
 
 Our kernels encode all other texts. In scripts without spaces gigatoken is slower, because it must
-merge every new phrase. And it uses Unicode 17, `tokenizers` an older version.
-"""
+merge every new phrase. Besides, gigatoken uses Unicode 17 and `tokenizers` an older version, so
+they may treat new characters differently."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ LEAST, GROWTH = 32 << 20, 256 << 20
 
 @cache
 def latin_table() -> np.ndarray:
-    """Return uint8[0x110000], with which normalize.find_odd finds texts that gigatoken must not
-    get: those with other letters, digits outside ASCII, or characters that NFC may change."""
+    """Return the table by which normalize.find_odd finds texts not to be given to gigatoken:
+    uint8[0x110000], 0 for ASCII and for those characters in the ranges _LATIN that are assigned, no
+    marks or numbers, and not changed by NFC; ODD for all other characters."""
     table = np.full(0x110000, ODD, np.uint8)
     for point in (point for bounds in _LATIN for point in range(*bounds)):
         letter = chr(point)
@@ -51,9 +52,9 @@ def latin_table() -> np.ndarray:
 
 
 def specification(encoder: Encoder, separator: int) -> str:
-    """Return the tokenizer.json that gigatoken gets: without special tokens, because gigatoken
-    would find them in texts, and with gigatoken's spelling of the pattern. separator: the id of the
-    separator of texts. Raises Unsupported."""
+    """Return the text of a tokenizer.json for gigatoken. It leaves out special tokens, which
+    gigatoken would find in texts, and spells the pattern as gigatoken expects. separator: the id of
+    the token put between texts. Raises Unsupported if gigatoken cannot use the pattern."""
     parts = parts_of(encoder.tokenizer)
     model, cut = parts["model"], tuple(patterns_of(parts["pre_tokenizer"]))
     letters = set(LETTERS)
@@ -113,7 +114,8 @@ class GigatokenEncoder:
         return load_hf_json(self._specification), 0, self._process.memory_info().rss
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (ids: uint32[], number of ids per row: int64[rows]), the same as `ours`."""
+        """Return (ids: uint32[], number of ids per row: int64[rows]), the same as those of our own
+        encoder (the argument `ours` of this class)."""
         own = find_odd(data, offsets, latin_table(), False) | (np.diff(offsets) > PART_BYTES)
         if own.all():
             return self._ours.encode(data, offsets)
@@ -129,8 +131,9 @@ class GigatokenEncoder:
         return np.split(ids, np.cumsum(sizes)[:-1])
 
     def _encode_latin(self, rows: list[bytes]) -> list[np.ndarray]:
-        """Encode the rows as one text with separators. gigatoken's results by row need another
-        library, and a call per row takes more time."""
+        """Return the ids of each row. The rows are joined by separators and encoded as one text: a
+        call per row takes more time, and gigatoken's calls for several texts need a further
+        library."""
         from gigatoken.gigatoken_rs import BytesSource, PadTruncate
 
         text = BytesSource(_SEPARATOR.encode().join(rows))
@@ -154,9 +157,9 @@ class GigatokenEncoder:
 def trusted(
     ours: Encoder | SpmEncoder, sample: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> tuple[Encode | None, str]:
-    """Return gigatoken's `encode` and its name if it supports this tokenizer and gives the ids of
-    `ours` for all texts of the sample. Otherwise return None and the reason. sample: (data,
-    offsets) as for `Encode`."""
+    """Return gigatoken's function `encode` and "gigatoken" with its version if it supports this
+    tokenizer and gives the ids of `ours` for all texts of the sample. Otherwise return None and the
+    reason. sample: (data, offsets) as for `Encode`."""
     try:
         if not isinstance(ours, Encoder):
             raise Unsupported("it encodes only by a tokenizer.json")

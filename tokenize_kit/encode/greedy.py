@@ -1,7 +1,7 @@
 """Byte-pair encoding from left to right: take the longest token that may follow the previous one.
 
-A token may follow another if the text of the two alone is encoded as these two tokens. Merging by
-rank gives the only sequence that meets this condition for all neighbours. So at each position
+A token may follow another if the text of these two alone is encoded as the same two tokens. Only
+the sequence that merging by rank gives meets this condition at every border. So at each position
 tokens are tried from the longest, and if none may follow, the last token is undone (van Antwerpen
 and Neubeck 2024, github.com/github/rust-gems, crate bpe). This takes one step in a trie per byte
 and one test per token; merging takes three look-ups per byte and a search for the lowest rank.
@@ -32,12 +32,13 @@ _SHORT = np.uint64(0xFFFF0000)
 
 
 def joins_of(data: np.ndarray, ends: np.ndarray, split: np.ndarray) -> np.ndarray:
-    """Build the table, uint64[1024 + a power of two], in which `may_join` looks up if a merge may
-    join the bytes on both sides of a border between tokens. The first 1024 words have a bit for
-    each pair of bytes, one on each side of the border, set if a merge with a part shorter than
-    three bytes joins them. In the other words, bits are set at the hashes of up to six bytes around
-    the border of each merge. data: uint8[], ends: int64[tokens + 1]: the bytes of tokens; split:
-    int32[tokens, 2]: the two tokens from which each token was merged (unused for the 256 bytes)."""
+    """Build the table, uint64[1024 + a power of two], in which `may_join` looks up whether a merge
+    can join the bytes around a position in a text. The place between the two tokens of a merge is
+    called its border. The first 1024 elements have a bit for each pair of bytes, set if a merge has
+    these two bytes beside its border and one of its two tokens is shorter than three bytes. The
+    other elements have a bit for each merge, at the hash of up to three bytes on each side of its
+    border. data: uint8[], the tokens' bytes; ends: int64[tokens + 1], their bounds; split:
+    int32[tokens, 2], the two tokens that each token merges (unused for the 256 bytes)."""
     merges = len(split) - 256
     bits = np.zeros(1024 + (1 << max(0, merges.bit_length() - 1)), np.uint64)  # 64 per merge
     _fill_joins(np.concatenate([data, np.zeros(8, np.uint8)]), ends, split, bits)
@@ -161,10 +162,10 @@ def encode_greedy(greedy, data, a, z, out, dead):
 
 
 def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) -> Greedy | None:
-    """Return the tables of `encode_greedy`, or None if it would give other ids than merging by
-    rank. tokens: the bytes of each id; byte_ids: int64[256]; pairs: the merges, from
-    merges.pair_table. A token whose own bytes do not merge to it is left out. None is returned if a
-    token is merged before one of its parts, or if the tokens do not fit into a trie."""
+    """Return the tables of `encode_greedy`, or None if the tokens do not fit into a trie or if
+    `encode_greedy` might give other ids than merging by rank. The ids might differ if a merge joins
+    a token that a later merge makes, or a token whose own text is encoded as other tokens. tokens:
+    the bytes of each id; byte_ids: int64[256]; pairs: the merges, from merges.pair_table."""
     names = sorted(tokens)
     data, ends = pack([tokens[k] for k in names])
     ids = np.array(names, np.int64)

@@ -2,13 +2,13 @@
 
 SentencePiece writes every space as U+2581 before it looks for pieces. To SentencePiece, a space and
 U+2581 are the same character, so both are written here as a space, which takes one byte. At each
-position the normalizer takes the longest user-defined symbol, which it leaves unchanged; if there
-is none, the longest key of the precompiled normalizer, which it replaces; else one character
+position the normalizer takes the longest user-defined symbol, which it leaves unchanged; without
+a symbol, the longest key of the precompiled normalizer, which it replaces; else one character
 (sentencepiece, src/normalizer.cc, Normalizer::NormalizePrefix).
 
-The precompiled normalizer is a blob: the size of an array in bytes (uint32), the array
-(darts-clone: a unit has a label, an offset to its children by exclusive or, and a leaf with the
-position of the replacement), and replacements that each end in NUL.
+The precompiled normalizer is a blob: the size of an array in bytes (uint32), the array, and
+replacements that each end in NUL. The array is a trie as in darts-clone. Its elements have a
+label, an offset to children (by exclusive or), and perhaps a leaf with a replacement's position.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _PREPENDED += range(0x11A84, 0x11A8A)
 
 @cache
 def form_table(form: NormalForm) -> np.ndarray:
-    """Return uint8[0x110000] for a normal form: the combining class of each character, or ODD. A
-    character is ODD if it is unassigned, or if normalization changes it, alone or after another
-    character. A text without ODD characters is in this form if no class except 0 is below the class
-    of the character before (UAX 15, quick check)."""
+    """Return the table of `find_odd` for a normal form: uint8[0x110000], by code point. A value is
+    the character's combining class, or ODD if the character is unassigned or may change when
+    normalized, alone or after another character. A text without ODD characters is already in the
+    normal form if no class except 0 is lower than the class before it (UAX 15, quick check)."""
     table = np.zeros(sys.maxunicode + 1, np.uint8)
     for point in range(sys.maxunicode + 1):
         if 0xD800 <= point < 0xE000 or 0xAC00 <= point < 0xD7A4 or point >= 0xF0000:
@@ -69,8 +69,8 @@ def form_table(form: NormalForm) -> np.ndarray:
 
 @cache
 def _clusters() -> np.ndarray:
-    """Return uint8[0x110000]: 1 for characters that may belong to the grapheme cluster of the
-    character before, ODD for characters that join the next one to theirs, else 0."""
+    """Return uint8[0x110000]: 1 for characters that may continue the grapheme cluster of the
+    character before, ODD for characters that take the next one into their own cluster, else 0."""
     table = np.zeros(sys.maxunicode + 1, np.uint8)
     for point in range(0x80, sys.maxunicode + 1):
         table[point] = unicodedata.category(chr(point)) in ("Mn", "Mc", "Me", "Cf", "Cn")
@@ -82,9 +82,10 @@ def _clusters() -> np.ndarray:
 
 
 def cluster_table(single: dict[int, bytes], *, white: bool) -> np.ndarray:
-    """Return the table of `find_odd`, uint8[0x110000], for a precompiled normalizer. single:
-    replacements of single characters; white: True if later steps treat white space other than
-    spaces specially."""
+    """Return the table by which `find_odd` finds texts that the library `tokenizers` must
+    normalize: uint8[0x110000], by code point: ODD if a text with this character is such a text, 1
+    if the character may join the one before, like an accent, else 0. single: the normalizer's {code
+    point: replacement}; white: True if later steps distinguish other white space from spaces."""
     table = _clusters().copy()
     bad = "\u2581" + (_WHITE if white else "")
     table[[ord(character) for character in bad if ord(character) not in single]] = ODD
@@ -99,8 +100,8 @@ _HIGHEST = np.uint64(0x8080808080808080)  # set in bytes that are not ASCII
 
 @njit(cache=True, nogil=True)
 def find_odd(data, offsets, table, clusters):
-    """Return bool[rows]: True for rows that the library must encode. table: the result of
-    form_table or, if clusters is True, of cluster_table."""
+    """Return bool[rows]: True for rows that our code might normalize wrongly, so that the library
+    `tokenizers` must encode them. table: from form_table or, if clusters is True, cluster_table."""
     odd = np.zeros(len(offsets) - 1, np.bool_)
     for row in range(len(odd)):
         at, z = np.int64(offsets[row]), np.int64(offsets[row + 1])
@@ -150,12 +151,13 @@ _DEEPEST, _MOST_PATHS = 256, 1 << 21  # published normalizers: some 20 bytes, so
 
 @dataclass(frozen=True)
 class Charsmap:
-    """A precompiled normalizer. units: uint32[]; texts: uint8[], replacements that end in NUL;
-    pairs: uint8[65536], 1 if a key begins with these two bytes (first << 8 | second) or is the
-    first byte alone; longest: the length in bytes of the longest replacement; single: the
-    replacements of keys of one character, by code point; begins: int32[1 << 16], by code point:
-    NO_KEY if no key begins with the character, LOOK if a search is needed, otherwise the position
-    in `texts` of the character's replacement, which is short and has neither spaces nor U+2581."""
+    """A precompiled normalizer, which replaces strings (keys). units: uint32[], the trie of the
+    keys. texts: uint8[], replacements that end in NUL. pairs: uint8[65536], 1 at (first << 8 |
+    second) if a key begins with these two bytes, or if a key is the first byte alone. longest: the
+    length in bytes of the longest replacement. single: {code point: replacement} for keys of one
+    character. begins: int32[1 << 16], by code point: NO_KEY if no key begins with the character;
+    LOOK if the trie must be searched; else the position in `texts` of the character's
+    replacement."""
 
     units: np.ndarray
     texts: np.ndarray

@@ -22,7 +22,8 @@ def pack(rows: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def settle_nothing(data: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return no ids. Tokenizers that encode whole texts have this function as `encode_settled`."""
+    """Return no ids. This is `encode_settled` for tokenizers that cannot encode the beginning of a
+    text before they know the whole text."""
     return NOTHING_SETTLED
 
 
@@ -32,9 +33,9 @@ def encode_parts(
     encode_settled: EncodeSettled,
     part_bytes: int = PART_BYTES,
 ) -> Iterator[np.ndarray]:
-    """Yield the ids of one text, one uint32[] per part. chunks: uint8[], each valid UTF-8. Memory
-    holds a part, a chunk and the text whose ids may still change: a long word, or the whole text if
-    the tokenizer encodes whole texts only."""
+    """Yield the ids of one text, one uint32[] array per part. chunks: the text, as uint8[] arrays
+    of valid UTF-8. Memory holds one part, one chunk, and text whose ids may still change: a long
+    word, or the whole text if the tokenizer can only encode whole texts."""
     waiting, size, enough = [np.empty(0, np.uint8)], 0, part_bytes
     for chunk in chunks:
         for part in _parts(chunk, part_bytes):

@@ -39,7 +39,8 @@ _DEEPEST = 100  # kMaxBpeResegmentDepth: deeper unused pieces are output whole
 
 
 def merges_of(model: Model) -> Merges:
-    """Return the merges of a BPE model. Raises Unsupported."""
+    """Return the merges of a BPE model. Raises Unsupported if a score is not a number, or if a
+    piece of type UNUSED has more than _DEEPEST characters or results from several merges."""
     mergeable = pieces_of(model, (NORMAL, UNUSED))
     scores = np.array([piece.score for piece in model.pieces], np.float32)
     if np.any(np.isnan(scores)):
@@ -73,12 +74,12 @@ _MOST_NESTED = 64  # user-defined symbols that begin with one another; the libra
 class SpmEncoder:
     """An encoder with the ids of the sentencepiece library. reason: the reason for which the
     library encodes. It is None if our kernels encode; then threads may share the encoder. The
-    encoder encodes whole texts only, and draws no ids."""
+    encoder cannot encode a text in parts, nor choose ids at random."""
 
     can_settle, drawn, encode_settled = False, None, staticmethod(settle_nothing)
 
     def __init__(self, raw: bytes, library: Any) -> None:
-        """Read a model. raw: the bytes of the model file; library: its SentencePieceProcessor."""
+        """Read a model file. raw: its bytes; library: a SentencePieceProcessor of the same file."""
         self.library, self._by_library = library, by_library(library)
         self.reason: str | None = None
         try:
@@ -126,7 +127,7 @@ def _normalizer(model: Model) -> Normalizer:
 
 
 def _nested(symbols: list[str]) -> int:
-    """Return the length of the longest chain of symbols, each of which begins the next."""
+    """Return the length of the longest chain of symbols that each begin with the one before."""
     most, chain = 0, list[str]()
     for symbol in sorted(symbols):
         while chain and not symbol.startswith(chain[-1]):

@@ -1,9 +1,9 @@
-"""Double-array tries (Aoe 1989) of tokens: over bytes, and over characters given as small numbers.
+"""Double-array tries (Aoe 1989) of tokens: over bytes, or over characters given as small numbers.
 
-Over bytes, a step loads four bytes. As in darts-clone, a slot stores its byte and not its parent;
-this suffices because no two parents have their children at the same base. Over characters, a
-character of three bytes takes one step instead of three. This is possible because vocabularies have
-few different characters.
+In a trie over bytes, each slot (node) takes four bytes of memory. As in darts-clone, a slot stores
+its own byte instead of its parent's number; this is enough because no two parents have the same
+base (the position from which children are counted). In a trie over characters, a character of three
+bytes takes one step, not three, which works because vocabularies have few different characters.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _TRIES = 64  # after this many failures, earlier free slots are not tried again
 
 
 def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Build a trie; return (slots: uint32[], ends: int32[]: the id of the token that ends at a
-    slot, or -1). tokens: distinct and not empty; ids: int64[tokens]. The root is slot 0; a child is
-    at its parent's base plus its byte, and no look-up leaves the table. Raises ValueError if more
-    than MOST_SLOTS are needed."""
+    """Build a trie over bytes. Return (slots: uint32[], ends: int32[], the id of the token that
+    ends at each slot, or -1). tokens: distinct and not empty; ids: int64[tokens]. Slot 0 is the
+    root. Each slot stores a number, the base: the slot's child for a byte is at base + byte, always
+    an index within the table. Raises ValueError if more than MOST_SLOTS are needed."""
     order = sorted(range(len(tokens)), key=tokens.__getitem__)
     data, ends = pack([tokens[k] for k in order])
     slots, token_at = _build(data, ends, np.asarray(ids, np.int64)[order])

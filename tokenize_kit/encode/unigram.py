@@ -65,9 +65,9 @@ def make_unigram(
     rounds: bool,
     exact: bool,
 ) -> Unigram:
-    """Build the tables. pieces: the ids of pieces by text, without pieces that must never be
-    encoded from text; scores: float64[ids]. Raises ValueError if the pieces do not fit into a
-    table."""
+    """Build the tables of a Unigram. pieces: {text: id} of the pieces that encoding may output;
+    scores: float64[ids]; the other arguments: fields of Unigram. Raises ValueError if the pieces do
+    not fit into a table."""
     used = np.array([*pieces.values()], np.int64)
     alphabet, size = make_alphabet([*pieces])
     links, token_at = build_character_trie(alphabet, size, [*pieces], used)
@@ -95,8 +95,8 @@ def make_unigram(
 @njit(nogil=True)
 def best_path(unigram, rounds, work, n, total):
     """Find the best path of n characters; return the sum of its scores, added to `total`. rounds:
-    True if sums are float32. They are computed in float64 and rounded to float32, which gives the
-    same numbers, since float64 has more than twice as many digits."""
+    True if each sum, computed in float64, is rounded to float32, as in SentencePiece. The results
+    equal sums in float32, since float64 has more than twice as many digits."""
     slots, values, numbers = unigram.slots, unigram.values, work.numbers
     sums, gaps, starts, lasts = work.sums, work.gaps, work.starts, work.lasts
     for k in range(1, n + 1):
@@ -140,9 +140,10 @@ def best_path(unigram, rounds, work, n, total):
 
 @njit(nogil=True)
 def trace_path(token_at, work, n):
-    """Write the tokens of the best path and the characters at which they end to the last elements
-    of path[:n] and ends[:n]. Return (index of the first token, margin to the second-best path, True
-    if characters without a piece are on the path). token_at: the array of a Unigram."""
+    """Write the best path of n characters to work.path (tokens) and work.ends (characters up to
+    each token's end); the last token is at index n - 1. Return (index of the first token, margin to
+    the second-best path, True if characters lack a piece). token_at: the token at each trie
+    slot."""
     first, at, margin, lacks = n, n, np.inf, False
     while at > 0:
         first -= 1
@@ -163,10 +164,10 @@ _ALWAYS = np.int64((1 << 32) - 1)
 
 @njit(nogil=True)
 def _safe_below(margin, n, worst):
-    """Return a limit: if the sum of scores before a word of n characters is below it, rounding
-    cannot change the word's path. Sums below 2**E are rounded by at most 2**(E - 25), at most n
-    times on each of two paths; the limit allows for twice that. margin: by how much the path is
-    better than the second-best; worst: the largest absolute score."""
+    """Return a limit: rounding cannot change a word's path if the absolute sum of scores before the
+    word is lower. Sums smaller than 2**E are rounded by at most 2**(E-25), at most n times on each
+    of two paths; the limit allows twice the total error. margin: how much better the path is than
+    the second-best; n: the word's characters; worst: the largest absolute score."""
     return np.int64(min(max(margin * 2.0**22 / n - 2 * n * worst, 0.0), 1e9))
 
 

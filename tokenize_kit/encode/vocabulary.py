@@ -37,12 +37,12 @@ Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray,
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A tokenizer that encodes shards. ids: the id of each token by its spelling; special: the ids
-    of special tokens; roles: the special tokens by role; file: the name of its copy next to the
-    shards; forbidden: bool[size], the ids that text must never give; encode, sample: those of
-    `encoder`; begin, end: the ids that begin and end documents; dropout: the rate
-    of BPE dropout in the file, which `encode` does not use; converted: if the file has another
-    format, the bytes of the tokenizer.json made from it, which is the copy."""
+    """A tokenizer that encodes shards. file: the name of the tokenizer's copy beside the shards.
+    ids: the id of each token by its spelling. special: the ids of special tokens. roles: the
+    special tokens by role. forbidden: bool[size], True for ids that text must never give. encode,
+    sample: methods of `encoder`. begin, end: the ids that begin and end documents. dropout: the
+    rate of BPE dropout in the file, which `encode` ignores. converted: the tokenizer.json to use as
+    the copy (bytes) if the file has another format, else None."""
 
     path: Path
     file: str
@@ -79,9 +79,9 @@ class Vocabulary:
     def with_edges(
         self, begins: bool | None, ends: bool, begin: str | None, end: str | None
     ) -> tuple[Vocabulary, list[str]]:
-        """Return the vocabulary with the ids that begin and end documents, and lines on choices
-        that the user did not make. begins, ends: True to begin or end documents with a token;
-        begins=None: only if the tokenizer does so or `begin` is given; begin, end: tokens to use
+        """Return (the vocabulary with its `begin` and `end` set, messages on default choices).
+        begins, ends: True to begin or end documents with a token; begins=None: True if the
+        tokenizer itself begins texts with a token, or `begin` is given; begin, end: tokens to use
         instead of the tokenizer's. Raises ``UsageError`` for unknown tokens."""
         roles = with_tokens(self.roles, self.ids, begin=begin, end=end)
         # If one token both begins and ends documents, the document before already ends in it.

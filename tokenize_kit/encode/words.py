@@ -82,7 +82,8 @@ def word_key(data, a, z):
 
 @njit(nogil=True, forceinline=True)
 def seen_before(seen, low):
-    """Remember the first number of a word's key; return True if it was already remembered."""
+    """Return True if a word with this key was seen before, and remember the word. low: the first of
+    the two numbers of the word's key; seen: uint16[SEEN], the memory (hashes)."""
     mixed = mix_bits(low)
     slot, mark = mixed & np.uint64(SEEN - 1), np.uint16(mixed >> np.uint64(48))
     repeated = seen[slot] == mark
@@ -92,8 +93,10 @@ def seen_before(seen, low):
 
 @njit(nogil=True)
 def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
-    """Fill a free entry of the cache; empty the cache first if the word might not fit. safe: a
-    number below 2**32 that is stored with the number of ids."""
+    """Store a word and its ids in a free entry of the cache; empty the cache first if the word
+    might not fit. low, high: the word's key; symbols: its n ids; safe: a limit below 2**32 for the
+    sum of scores before the word. If the sum reaches this limit, rounding to float32 might change
+    the ids, and `recall_words` does not use the entry."""
     entries, letters, ids, used = cache.entries, cache.letters, cache.ids, cache.used
     if used[0] > SLOTS // 2 or used[1] + LONGEST > ARENA or used[2] + LONGEST > ARENA // 4:
         for k in range(SLOTS):  # numba takes seconds to compile slices
@@ -132,7 +135,7 @@ def first_slot(low, high):
 @njit(nogil=True, forceinline=True)
 def look_up(cache, slot, low, high, data, a, n):
     """Return the cache's slot of the word data[a : a + n], searching from `slot`. If the word is
-    not cached, return a free slot, whose second number is 0."""
+    not cached, return a free slot, one with entries[slot, 1] == 0. low, high: from `word_key`."""
     entries = cache.entries
     if n <= INLINE:
         while entries[slot, 1] != 0 and (entries[slot, 0] != low or entries[slot, 1] != high):
@@ -175,7 +178,7 @@ Crossings = namedtuple("Crossings", "before behind between")
 
 def crossings(tokens: Iterable[str]) -> Crossings:
     """Return the ways in which tokens contain spaces (see `Crossings`). tokens: the tokens that
-    text can give, spelled with plain spaces."""
+    encoding may output, with spaces instead of U+2581."""
     before = behind = between = False
     for token in tokens:
         if " " in token[1:]:
@@ -188,8 +191,7 @@ def crossings(tokens: Iterable[str]) -> Crossings:
 
 @njit(nogil=True, forceinline=True)
 def word_end(data, a, z, crossed):
-    """Return the first position after a at which data[a:z] may be cut because no token crosses
-    it."""
+    """Return the first position after a that no token in data[a:z] crosses: a place to cut."""
     at = a
     while True:
         space = data[at] == _SPACE
@@ -264,9 +266,9 @@ class CachePool:
 
 @njit(nogil=True)
 def cut_words(data, a, z, crossed, cache, words):
-    """Cut data[a:z] into at most BATCH words; return their number. words: uint64[BATCH, 4]: for
-    each word its end, the two numbers of its key, and its slot in the cache. A second number of 0
-    means that the word is neither looked up nor cached. The memory of the slots is prefetched,
+    """Cut data[a:z] into at most BATCH words; return their number. words: uint64[BATCH, 4], filled
+    with each word's end, the two numbers of `word_key`, and its slot in the cache. If the second
+    number is 0, the word is neither looked up nor cached. The memory of the slots is prefetched,
     because most words are rare and the table is larger than the processor's caches."""
     count = 0
     while a < z and count < BATCH:
@@ -286,12 +288,12 @@ def cut_words(data, a, z, crossed, cache, words):
 
 @njit(nogil=True)
 def recall_words(data, a, words, k, count, cache, sums, rounds, total, calm, out, w):
-    """Write the ids of words[k:count] to out[w:], up to the first word that is not cached. a: the
-    start of the first word; out: has room for two extra ids. rounds: True for a Unigram whose sums
-    are float32; then `total` is the sum of scores before a, and no cached path is used once the
-    absolute value of this sum reaches `calm`. Return (number of the first word that is not cached,
-    or `count`; start of this word; its slot, which is free if the word is new; position after the
-    last id; new sum)."""
+    """Write the cached ids of words[k:count] to out[w:], up to the first word that has none or
+    whose ids rounding might change. Return (this word's index, or `count`; its start; its slot,
+    free if it is new; the position after the last id; the new `total`). a: the start of words[k];
+    out: has room for two extra ids; rounds: True for a Unigram that sums scores as float32; total:
+    if `rounds`, the sum of scores before a. Rounding might change a word's ids if total's absolute
+    value reaches `calm` or the word's `safe` (see `add_word`)."""
     slot = np.uint64(0)
     while k < count:
         if words[k, HIGH] == 0:
@@ -321,7 +323,7 @@ Fallback = namedtuple("Fallback", "unknown bytes joined")
 
 
 def byte_fallback(ids: Mapping[str, int]) -> np.ndarray:
-    """Return the ids of the 256 pieces `<0x00>` to `<0xFF>`. Raises Unsupported."""
+    """Return the ids of the pieces `<0x00>` to `<0xFF>`. Raises Unsupported if one is missing."""
     if any(name not in ids for name in BYTE_PIECES):
         raise Unsupported("byte fallback without all 256 bytes")
     return np.array([ids[name] for name in BYTE_PIECES], np.int64)
@@ -339,7 +341,7 @@ def width_of(byte):
 @njit(nogil=True)
 def write_fallback(fallback, data, position, ids, w):
     """Write the fallback ids of the character at data[position:] to ids[w:]; return the position
-    after the last id. A space stands for U+2581."""
+    after the last id. A space is written as the bytes of U+2581."""
     byte_ids = fallback.bytes
     if len(byte_ids) == 0:
         ids[w] = fallback.unknown

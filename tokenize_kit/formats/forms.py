@@ -47,9 +47,11 @@ FLAGS = ("special", "single_word", "lstrip", "rstrip", "normalized")
 
 @dataclass(frozen=True)
 class Added:
-    """A token that is matched in text before the model runs, unless it is special. single_word:
-    True if it is matched only as a whole word; lstrip, rstrip: True if the match includes the
-    spaces before or after it; normalized: True if it is matched in the normalized text."""
+    """An added token: its text `content` and its id `number`. special: True for a special token,
+    which is never encoded from text, even if the text spells it; False for a token that is matched
+    in text before the model runs. single_word: True if only whole words match; lstrip, rstrip: True
+    if the match includes spaces before or after the token; normalized: True if the token is matched
+    in normalized text."""
 
     content: str
     number: int
@@ -65,8 +67,7 @@ class ByteBpe:
     """Byte-level BPE. tokens: the ids of tokens by their bytes, including all 256 bytes but no
     special tokens; merges: the merges in order of rank; parts: the patterns that cut text, in
     Oniguruma's syntax, applied one after the other; whole: True if a piece of text that equals a
-    token becomes that token, even if merging gives other tokens; roles: the special tokens by
-    role."""
+    token becomes that token, even if merging gives others; roles: the special tokens by role."""
 
     tokens: dict[bytes, int]
     merges: tuple[tuple[bytes, bytes], ...]
@@ -122,8 +123,8 @@ class Pieces:
 
     @property
     def added(self) -> tuple[Added, ...]:
-        """The special and the user-defined pieces. User-defined pieces are spelled with plain
-        spaces and, with `prefix`, matched after a space is added before the text."""
+        """The special and the user-defined pieces. User-defined pieces have spaces instead of
+        U+2581; if `prefix` is True, they are matched after a space is added before the text."""
         return tuple(
             Added(text.replace(SPACE, " "), n, False, normalized=self.prefix)
             if kind == USER_DEFINED
@@ -139,7 +140,7 @@ class Pieces:
 
     @property
     def starts_words(self) -> bool:
-        """True if no piece continues after a space, so text may be cut before runs of spaces."""
+        """True if pieces have spaces only at the start, so text may be cut before space runs."""
         return not any(
             SPACE in text.lstrip(SPACE)
             for text, _, kind in self.pieces

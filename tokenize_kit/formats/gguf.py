@@ -186,7 +186,7 @@ def known_difference(form: Form) -> str:
 
 
 def names_in(metadata: dict[str, Value]) -> dict[str, str]:
-    """Return the keys, with their values, that name the model and its pattern to llama.cpp."""
+    """Return {key: value} of llama.cpp's names for the kind of tokenizer and for its pattern."""
     keys = (f"{_PREFIX}model", f"{_PREFIX}pre")
     return {key: str(metadata[key]) for key in keys if key in metadata}
 
@@ -308,7 +308,7 @@ def from_metadata(values: dict[str, Value]) -> Form:
 
 
 def _type(token: str, kind: int) -> int:
-    """Return llama.cpp's type of a token other than the unknown token."""
+    """Convert SentencePiece's type of a token (not the unknown one) to llama.cpp's."""
     if token in _MATCHED:
         return USER_DEFINED
     return CONTROL if kind == UNKNOWN or (kind == USER_DEFINED and token in _CONTROL) else kind
@@ -357,8 +357,8 @@ def _list(values: dict[str, Value], key: str, kind: type, default: list[Any] | N
 
 
 def _read_roles(values: dict[str, Value], size: int, *, before: bool, behind: bool) -> Roles:
-    """Return the roles that keys state. before, behind: True if llama.cpp, without a key, adds a
-    token before or after a text."""
+    """Return the roles of special tokens that a GGUF file's keys state. before, behind: the values
+    of the keys add_bos_token and add_eos_token if the file lacks them."""
     ids: dict[str, Any] = {}
     for key in (*_ROLES.values(), "eos", *_FURTHER_ENDS[::-1]):
         number = values.get(f"{_PREFIX}{key}_token_id")

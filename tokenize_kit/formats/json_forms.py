@@ -1,10 +1,10 @@
-"""Tokenizers in a tokenizer.json as forms: byte-level BPE, and pieces of SentencePiece's models.
+"""Convert a tokenizer.json to a form (the content of a tokenizer: byte-level BPE, or pieces of a
+SentencePiece model), and a form to a tokenizer of the library `tokenizers`.
 
-SentencePiece's preparation of text (normalizer.cc) is written as normalizers of `tokenizers`:
+SentencePiece's preparation of text (normalizer.cc) becomes normalizers of `tokenizers`: these
 replace characters, drop spaces at the ends and reduce runs of spaces to one, add a space before the
-text, write spaces as U+2581. If no piece continues after a space, the text is also cut before runs
-of spaces, which changes no id and saves work.
-"""
+text, and write spaces as U+2581. If pieces have spaces only at their start, the text is also cut
+before runs of spaces, which changes no id and saves work."""
 
 from __future__ import annotations
 
@@ -89,15 +89,15 @@ _ADDED = itemgetter("content", "id", *FLAGS)  # in the order of Added's fields
 
 
 def added_of(parts: Parts) -> tuple[Added, ...]:
-    """Return the added tokens of a tokenizer.json. `normalized` is True only if the file has
-    normalizers other than replacements, since only these can change the tokens."""
+    """Return the added tokens of a tokenizer.json. `normalized` is set to False if the file has
+    only Replace normalizers: these do not change the texts of added tokens."""
     changed = bool(set(normalizers_of(parts)) - {"Replace"})
     tokens = [Added(*_ADDED(token)) for token in parts["added_tokens"]]
     return tuple(t if changed else replace(t, normalized=False) for t in tokens)
 
 
 def byte_bpe_tokenizer(form: ByteBpe) -> Tokenizer:
-    """Return a tokenizer of `tokenizers` with the ids of `form`, including gaps."""
+    """Return a tokenizer of `tokenizers` with the ids of `form`, even if some ids have no token."""
     vocab = {to_letters(token): number for token, number in form.tokens.items()}
     clash = [a.content for a in form.added if a.content in vocab]
     if clash:
@@ -111,7 +111,7 @@ def byte_bpe_tokenizer(form: ByteBpe) -> Tokenizer:
 
 
 def put_added(tokenizer: Tokenizer, added: tuple[Added, ...]) -> None:
-    """Make a tokenizer match added tokens of its vocabulary in a text before it is split."""
+    """Make a tokenizer find `added`, tokens of its vocabulary, in a text before it is split."""
     tokenizer.add_tokens(
         [
             AddedToken(token.content, **{flag: getattr(token, flag) for flag in FLAGS})
@@ -159,9 +159,10 @@ def _escaped(text: str) -> str:
 
 
 def _unmatched(model: Pieces) -> str:
-    """Return a pattern for texts that equal the spelling of a control, unknown or byte piece; it
-    matches their first token. With ignore_merges the library would give the piece itself for such a
-    text. A cut after the first token prevents that and changes no other token."""
+    """Return a pattern that cuts a text if the text is exactly the name of a control, unknown or
+    byte piece, such as `<s>`. The cut is after the first of the pieces that spell the name. Without
+    the cut, `tokenizers` would encode the text as that piece: with ignore_merges set, `tokenizers`
+    looks up whole texts first. No other text is cut."""
     merged, alternatives = _bpe(model), []
     merged.ignore_merges = False
     for text, _, kind in model.pieces:
@@ -193,10 +194,10 @@ def _normalizers(model: Pieces) -> list[Any]:
 
 
 def _known_characters(model: Pieces) -> str | None:
-    """Return a pattern that matches runs of characters that occur in pieces, or None if no pattern
-    is needed. Without it, the library could find a special token in a text: if `<` is in no piece,
-    `</s>` costs less than an unknown character. No piece spans the end of such a run, so the cuts
-    change nothing else."""
+    """Return a pattern for runs of characters that occur in pieces, or None if none is needed. Text
+    is cut where such a run begins or ends. Without these cuts, the library could find a special
+    token in a text: if no piece contains `<`, the piece `</s>` has a better score than the unknown
+    character `<`. No ordinary piece crosses a cut, so the cuts change nothing else."""
     usable = {c for t, _, kind in model.pieces if kind in (NORMAL, USER_DEFINED) for c in t}
     others = {
         c for t, _, kind in model.pieces if kind not in (NORMAL, USER_DEFINED, BYTE) for c in t
@@ -209,8 +210,8 @@ def _known_characters(model: Pieces) -> str | None:
 
 
 def renew_runs(parts: Parts) -> Parts:
-    """Update the pattern of known characters (`_known_characters`) after the pieces changed. Return
-    `parts`."""
+    """Update the pattern that cuts text between known and unknown characters (`_known_characters`)
+    in `parts`, a tokenizer.json whose pieces have changed. Return `parts`, changed."""
     runs = _known_characters(pieces_from_json(parts, whole=False))
     for cut in flat_steps(parts.get("pre_tokenizer")):
         if _RUNS.fullmatch(cut.get("pattern", {}).get("Regex", "")):
@@ -351,13 +352,14 @@ _RUNS = re.compile(r"\[(\\x\{[0-9a-f]+\}-\\x\{[0-9a-f]+\})+\]\+")
 
 
 def form_from_json(parts: Parts) -> Form:
-    """Return a tokenizer.json, loaded by `tokenizers`, as ByteBpe or Pieces. Raises CannotHold."""
+    """Return a tokenizer.json, loaded by `tokenizers`, as ByteBpe or Pieces. Raises CannotHold
+    naming a feature that these cannot express."""
     return byte_bpe_from_json(parts) if is_byte_bpe(parts) else pieces_from_json(parts)
 
 
 def tokenizer_of(form: Form) -> Tokenizer:
-    """Return a tokenizer of `tokenizers` with the ids of `form`. It adds the tokens of `form.roles`
-    around a text."""
+    """Return a tokenizer of `tokenizers` with the ids of `form`. Around each text it adds the
+    tokens that `form.roles` names."""
     tokenizer = byte_bpe_tokenizer(form) if isinstance(form, ByteBpe) else pieces_tokenizer(form)
     if form.roles.before or form.roles.behind:
         tokenizer.post_processor = post_processor(tokenizer, form.roles)

@@ -95,8 +95,9 @@ def merge_short(pairs, symbols, ranks, n, until=1):
 
 @njit(cache=True, nogil=True)
 def derive_merges(data, ends, byte_numbers, pairs, ids):
-    """Find the last merge of each token's bytes; return its two parts (left, right): int64[tokens].
-    right is -1 for a byte; left is -1 if the bytes do not merge to ids[token]."""
+    """Return the last merge of each token as (left, right): int64[tokens], the two ids merged. For
+    a token of one byte, left is its id and right is -1. If a token's bytes do not merge to
+    ids[token], both are -1. data, ends: the bytes of the tokens."""
     left, right = np.full(len(ids), -1, np.int64), np.full(len(ids), -1, np.int64)
     symbols = np.empty(16, np.int64)
     ranks = np.empty(16, np.int64)

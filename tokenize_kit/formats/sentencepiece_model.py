@@ -105,8 +105,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class Model:
-    """The parts of a model file that encoding needs. charsmap: the precompiled normalizer, or
-    empty."""
+    """The parts of a model file that encoding needs. charsmap: the precompiled normalizer, or b""
+    if the model has none."""
 
     pieces: tuple[Piece, ...]
     kind: int
@@ -146,8 +146,8 @@ def read_model(raw: bytes) -> Model:
 
 
 def pieces_of(model: Model, kinds: tuple[int, ...]) -> dict[str, int]:
-    """Return the ids of all pieces of the given kinds, by text with U+2581 as a space. Pieces that
-    contain a space are left out, since normalized text never has a space."""
+    """Return {text: id} of the pieces of the given kinds, with U+2581 replaced by a space. Pieces
+    that contain a space are left out, since normalized text never has one."""
     return {
         piece.text.replace(SPACE, " "): k
         for k, piece in enumerate(model.pieces)
@@ -179,9 +179,9 @@ def _message(raw: Any) -> dict[int, Any]:
 
 
 def read_form(raw: bytes) -> Pieces:
-    """Return the Pieces of a model file's bytes, without roles. Raises ValueError for invalid files
-    and CannotHold for features that no other format has (word and character models, words that end
-    in spaces)."""
+    """Return a model file's bytes as Pieces, without roles. Raises ValueError for invalid files and
+    CannotHold for features that no other format has: word models, character models, and spaces at
+    the ends of words."""
     model = read_model(raw)
     if len(model.pieces) > MOST_TOKENS:
         raise ValueError(f"more than {MOST_TOKENS:,} pieces")

@@ -60,8 +60,8 @@ def special_of(pattern: str, highest: int) -> dict[str, int]:
 
 
 def read_ranks(raw: bytes) -> dict[bytes, int]:
-    """Return the rank of each token, including the empty token of Whisper's files, which no text
-    gives. Raises ValueError naming the line if the file is invalid."""
+    """Return the rank of each token. This includes the empty token of Whisper's files, to which no
+    text is encoded. Raises ValueError naming the line if the file is invalid."""
     ranks: dict[bytes, int] = {}
     seen: set[int] = set()
     for number, line in enumerate(raw.split(b"\n"), 1):
@@ -84,8 +84,7 @@ def read_ranks(raw: bytes) -> dict[bytes, int]:
 
 
 def from_ranks(raw: bytes, pattern: str) -> ByteBpe:
-    """Return tiktoken's ranks as ByteBpe. pattern: one of PATTERN_NAMES. Raises ValueError for
-    invalid files."""
+    """Return tiktoken's ranks as ByteBpe. pattern: one of PATTERN_NAMES. Raises ValueError."""
     ranks = read_ranks(raw)
     special = special_of(pattern, max(ranks.values()))
     ranks.pop(b"", None)
@@ -110,8 +109,8 @@ def tables_of(ranks: dict[bytes, int]) -> tuple[np.ndarray, Pairs]:
 
 
 def _last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes]]:
-    """Merge the bytes of each token by lower ranks only, and return the two parts that are left.
-    Tokens with more parts left are not included."""
+    """Return {token: (left, right)}: the two parts left after its bytes are merged by lower ranks
+    only. Tokens with more parts left are not included."""
     tokens = sorted(filter(None, ranks), key=len)  # the 256 bytes first
     data = np.frombuffer(b"".join(tokens), np.uint8)
     ends, numbers = np.cumsum([0, *map(len, tokens)]), [ranks[token] for token in tokens]
@@ -129,10 +128,10 @@ def _last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes]]:
 
 
 def merges_of_ranks(ranks: dict[bytes, int]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the merges that give tiktoken's tokens. The merge of a token is found by merging its
-    bytes by lower ranks only: if two parts are left, the merge joins them. If more parts are left,
-    the token occurs only as a whole piece or beside some texts. Then every pair of tokens that
-    spells the token is a merge."""
+    """Return the merges that give tiktoken's tokens. To find a token's merge, the token's bytes are
+    merged by lower ranks only. If two parts are left, the merge joins these parts. If more are
+    left, tiktoken gives the token only in some places, for example as a whole piece of text; every
+    pair of tokens that spells the token is then a merge."""
     merges, last = [], _last_merges(ranks)
     for token in sorted(ranks, key=ranks.__getitem__):
         merges += [last[token]] if token in last else _pairs(token, ranks)
@@ -145,7 +144,7 @@ def _pairs(token: bytes, ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
 
 
 def to_ranks(form: ByteBpe) -> bytes:
-    """Return the bytes of a file of ranks. Raises CannotHold if ranks would give other tokens."""
+    """Return the bytes of a file of ranks. Raises CannotHold if ranks cannot express `form`."""
     if len(form.parts) != 1:
         raise CannotHold(f"tiktoken supports one pattern, and this tokenizer has {len(form.parts)}")
     ids = [form.tokens[a + b] for a, b in form.merges]

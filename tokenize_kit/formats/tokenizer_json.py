@@ -112,7 +112,8 @@ def flat_steps(step: Step | None) -> list[Step]:
 
 
 def patterns_of(step: Step | None) -> list[str]:
-    """Return the patterns of a pre-tokenizer whose last step is ByteLevel. Raises Unsupported."""
+    """Return the patterns of a pre-tokenizer whose last step is ByteLevel. Raises Unsupported if
+    the last step is another one, or if patterns cannot express a step."""
     if step is None:
         raise Unsupported("no pre-tokenizer")
     kind = step["type"]
@@ -174,10 +175,10 @@ def cut_to_bytes(tokenizer: Tokenizer, parts: Sequence[str]) -> None:
 
 
 def add_tokens(tokenizer: Tokenizer, special: Sequence[str], space: str | None = None) -> None:
-    """Make tokens of the vocabulary special. space: a token that replaces every space, or None. As
-    with WangchanBERTa's `<_>`, spaces are replaced before the text is split, so the token is never
-    part of another token, and decoding turns it back into a space. If a text contains the token's
-    own spelling, this spelling is decoded as a space too."""
+    """Make tokens of the vocabulary special. space: a token that replaces every space, or None.
+    Spaces are replaced before the text is split, as with WangchanBERTa's `<_>`, so this token is
+    never part of another. Decoding turns it back into a space, even where the original text
+    contained the token's own spelling."""
     tokenizer.add_special_tokens(
         [AddedToken(token, special=True, normalized=False) for token in special]
     )

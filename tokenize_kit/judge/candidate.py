@@ -74,9 +74,8 @@ def _skip(data, at, wire):
 
 @njit(cache=True, nogil=True)
 def piece_spans(message):
-    """Find the pieces in SentencePiece's output. Return int64[pieces, 2]: the position of each
-    piece's first byte and of the byte after its last; the last row is -1 if the message is
-    invalid."""
+    """Find the pieces in SentencePiece's output. Return int64[pieces, 2]: the positions of each
+    piece's first byte and of the byte after its last. In an invalid message the last row is -1."""
     positions = np.empty((len(message) // 2 + 1, 2), np.int64)
     count = 0
     at = 0
@@ -131,8 +130,7 @@ class Candidate(Protocol):
     def spans(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return (starts, ends): int64[tokens], the span in `data` of each token that `encode`
-        returns."""
+        """Return (starts, ends): int64[tokens], the span in `data` of each token from `encode`."""
         ...
 
     def decode(self, ids: list[int]) -> str: ...
@@ -142,15 +140,14 @@ class Candidate(Protocol):
         ...
 
     def order(self) -> tuple[str, dict[int, float]]:
-        """Return how the model ranks tokens, and a number for each id: ("merges", the rank of the
-        merge that makes the token), ("scores", the token's score), or ("none", {})."""
+        """Return (what the model ranks tokens by, {id: number}). This is "merges" (the rank of the
+        merge that makes the token), "scores" (the token's score) or "none" (no numbers)."""
         ...
 
 
 def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
     """Open a tokenizer.json or tekken.json, a SentencePiece .model, a .tiktoken file, or a folder
-    with one of these. pattern: the name of a .tiktoken file's pattern. Raises LlmcurateError naming
-    the file."""
+    with one of these. pattern: the name of the pattern for .tiktoken. Raises LlmcurateError."""
     file = file_of(path)
     encoder = open_vocabulary(file, pattern if is_ranks(file) else None).encoder
     return Json(encoder, path) if isinstance(encoder, Encoder) else SentencePiece(encoder, path)
@@ -338,9 +335,9 @@ _BADS = (_BAD, to_letters(_BAD.encode()))
 
 @dataclass
 class Vocabulary:
-    """The tokens of a candidate that are not special. texts: each token's text as it decodes within
-    a longer text; parts: the ids of tokens that spell incomplete characters; unreachable: for each
-    token whose own text is encoded to other ids, those ids."""
+    """The tokens of a candidate, without special ones. texts: {id: the token's text in the middle
+    of a longer text}; parts: ids of tokens that spell incomplete characters; unreachable: tokens
+    that do not occur when their own text is encoded: {id: the ids of the encoded text}."""
 
     texts: dict[int, str] = field(default_factory=dict)
     parts: frozenset[int] = frozenset()
@@ -374,8 +371,7 @@ class Vocabulary:
 
 
 def examine_vocabulary(candidate: Candidate) -> Vocabulary:
-    """Decode and encode every token. If a library encodes, this takes some seconds for 100,000
-    tokens."""
+    """Decode and encode every token. Without our own kernels, 100,000 tokens take some seconds."""
     unknown = {candidate.unknown} - {None}
     ordinary = [n for n in sorted(candidate.tokens) if n not in candidate.special | unknown]
     lead = _ids(candidate, [_AROUND[0][0]])[0]
@@ -408,8 +404,8 @@ def token_bytes(candidate: Candidate, vocabulary: Vocabulary) -> dict[int, bytes
 
 
 def _is_part(candidate: Candidate, number: int, text: str) -> bool:
-    """Return True if the token's bytes are incomplete characters. Such bytes decode to U+FFFD, but
-    a token may also contain a real U+FFFD (EF BF BD)."""
+    """Return True if a token has an incomplete character: its decoded `text` has U+FFFD, and its
+    spelling in the vocabulary has no real U+FFFD (EF BF BD)."""
     return _BAD in text and not any(spelling in candidate.tokens[number] for spelling in _BADS)
 
 
@@ -466,10 +462,12 @@ def text_scripts(texts: list[str]) -> np.ndarray:
 def by_script(
     candidate: Candidate, labels: np.ndarray, counts: np.ndarray, sizes: np.ndarray
 ) -> list[dict[str, int | str]]:
-    """Return for each script the number of its tokens in the vocabulary, the number of these tokens
-    that are used, the number of their uses, and the bytes of text that they stand for. Scripts with
-    the most tokens come first. labels: the result of token_scripts; counts, sizes: int64[ids], the
-    uses of each token and the bytes of these uses."""
+    """Return a dict of counts for each script, the script with the most tokens first. Keys: label,
+    the script; vocab, the number of its tokens in the vocabulary; used, how many of these occur in
+    the texts; tokens, how often they occur; bytes, the bytes of text that they stand for.
+
+    Parameters: labels, the result of token_scripts; counts, sizes: int64[ids], each token's
+    occurrences and their bytes."""
     in_vocabulary = np.zeros(len(labels), np.bool_)
     in_vocabulary[list(candidate.tokens)] = True
     columns = {

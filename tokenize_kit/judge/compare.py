@@ -1,9 +1,9 @@
-"""Compare several tokenizers on the same texts, which are read once, and provide hard texts to try.
+"""Compare several tokenizers on the same texts, which are read once.
 
 As in MorphScore (Arnett and Bergen 2025, "Why do language models perform worse for morphologically
 complex languages?"), a word that is one token is cut neither rightly nor wrongly, so the figures on
-morphemes count only words of several tokens.
-"""
+morphemes count only words of several tokens. `HARD_TEXTS` has unusual texts, for checks in other
+modules."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def read_lexicon(path: Path) -> Lexicon:
 
 
 def morpheme_figures(candidate: Candidate, lexicon: Lexicon) -> dict[str, float | None]:
-    """Return figures on morphemes, by name; each word is encoded after a space, as within a text.
-    `morpheme_words`: words of the lexicon; `morpheme_words_whole`: words of one token; for the
-    other words `morpheme_recall`, the share of boundaries between morphemes at which a token ends,
-    and `morpheme_precision`, the share of boundaries between tokens that are boundaries of
-    morphemes; None if undefined."""
+    """Return how well token boundaries match the morphemes of the lexicon's words, as figures by
+    name. morpheme_words: number of words; morpheme_words_whole: number of words that are one token.
+    For the other words, morpheme_recall is the share of morpheme boundaries at which a token ends,
+    and morpheme_precision the share of token boundaries that are morpheme boundaries (None if
+    undefined). Each word is encoded after a space, as within a text."""
     raw = [f" {word}".encode() for word in lexicon]
     data, offsets = pack(raw)
     ids, sizes = candidate.encode(data, offsets)
@@ -126,11 +126,11 @@ PAGE = 1800  # characters of a standard page
 def add_costs(
     results: list[dict[str, Any]], groups: Sequence[str], price: float | None, context: int | None
 ) -> None:
-    """Add to every result, and to its rows by group, the price of texts and the amount of text that
-    fits into a context. price: the price of a million tokens, for the figures
-    `price_a_million_characters` and `_words`; context: a number of tokens, for
-    `context_characters`, `_words` and `_pages` of PAGE characters. Figures on words are None for
-    texts in scripts without spaces whose words are not known."""
+    """Add costs to every result and to its rows by group: the price of text, and how much text fits
+    into a context. price: of a million tokens, for the figures `price_a_million_characters` and
+    `price_a_million_words`; context: a number of tokens, for `context_characters`, `context_words`
+    and `context_pages` (of PAGE characters). Figures on words are None for texts in scripts without
+    spaces whose words are not known."""
     for result in results:
         for row in (result, *(row for name in groups for row in result[name])):
             tokens = row["tokens"]
@@ -166,8 +166,8 @@ Piece = tuple[str, int]  # text, tokens: several if a character is split, 0 if i
 
 
 def cut_text(candidate: Candidate, text: str) -> list[Piece]:
-    """Split the text into its tokens' pieces. Tokens that end within a character are joined. The
-    pieces together are the text. A piece with 0 tokens is text that the tokenizer drops."""
+    """Split the text into (piece, number of tokens that spell it). The pieces joined are the text.
+    Tokens that end within a character form one piece. Text that a tokenizer drops has 0 tokens."""
     raw = text.encode("utf-8")
     data = np.frombuffer(raw, np.uint8)
     offsets = np.array([0, len(raw)], np.int64)
@@ -211,9 +211,9 @@ def compare(
     context: int | None = None,
     lexicon: Lexicon | None = None,
 ) -> dict[str, Any]:
-    """Compare tokenizers. Return `tokenizers`, the `Tally.result` of each; `overlaps` of their
-    vocabularies; and `shown`, the beginnings of the first `show` non-empty texts, split by each
-    tokenizer.
+    """Compare tokenizers on the same texts. Return a dict: `tokenizers` has each one's
+    `Tally.result`; `overlaps` compares their vocabularies in pairs; `shown` has the beginnings of
+    the first `show` non-empty texts, split by each tokenizer.
 
     pattern: the pattern of .tiktoken files. baseline: index of the tokenizer whose token counts the
     others are compared with. segmentation: the way to find words in scripts without spaces. pivot:

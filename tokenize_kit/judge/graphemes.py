@@ -1,9 +1,8 @@
 """Grapheme clusters (UAX #29): the units that readers perceive as one letter.
 
 A consonant with its vowel signs and tone marks is one cluster, and so is an emoji of several code
-points. But Thai vowels that are written next to their consonant are clusters of their own, so
-vowels that depend on a consonant get a flag too.
-"""
+points. But Thai vowels that are written next to their consonant are clusters of their own. So
+`cluster_flags` marks where clusters begin, and also which vowels depend on a consonant."""
 
 from __future__ import annotations
 
@@ -79,10 +78,10 @@ def _joined(before, kind):
 
 @njit(cache=True, nogil=True)
 def cluster_flags(data, offsets, classes):
-    """Return uint8[bytes + 1]: the flags of each byte from the first row on, and of the end.
-    BEGINS: a cluster, or a row, begins at this byte; DEPENDS: a mark or dependent vowel begins
-    here; IS_CHARACTER: a character begins here. The end of the last row has BEGINS too. data:
-    uint8[], valid UTF-8; offsets: int64[rows + 1]; classes: the result of cluster_classes."""
+    """Return uint8[bytes + 1], bit flags of each byte of the texts and of the texts' end. BEGINS: a
+    cluster or a row begins at the byte (also set at the end); DEPENDS: a mark or dependent vowel
+    begins there; IS_CHARACTER: a character begins there. data: uint8[], valid UTF-8; offsets:
+    int64[rows + 1]; classes: the result of cluster_classes."""
     first = offsets[0]
     flags = np.zeros(offsets[-1] - first + 1, np.uint8)
     for row in range(len(offsets) - 1):

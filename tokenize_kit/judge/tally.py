@@ -43,9 +43,9 @@ DEPTHS = (1, 2, 3, 4, 6, 8)
 
 @dataclass(frozen=True)
 class NumberCut:
-    """The splits of numbers of one length. tokens: the average number of tokens; alike: the share
-    of these numbers that are split in the most common way; groups: the numbers of digits of the
-    parts in the most common way, such as [3, 1] for 123 and 4."""
+    """A tokenizer's splits of numbers that have the same number of digits. tokens: the average
+    number of tokens; alike: the share of numbers that are split in the most common way; groups: the
+    digits per token in this way, such as [3, 1] for 123 and 4."""
 
     digits: int
     tokens: float
@@ -54,7 +54,8 @@ class NumberCut:
 
 
 def number_cuts(candidate: Candidate) -> list[NumberCut]:
-    """Return the splits of generated numbers, one NumberCut per length."""
+    """Return how a tokenizer splits numbers into tokens: a NumberCut for each number of digits from
+    1 to DIGITS. The numbers are always the same, at most 100 for each number of digits."""
     rows = []
     for digits in range(1, DIGITS + 1):
         least, count = 10 ** (digits - 1), 9 * 10 ** (digits - 1)
@@ -97,7 +98,8 @@ def grouping(rows: list[NumberCut]) -> str:
 
 
 def indentation(candidate: Candidate) -> list[dict[str, int]]:
-    """Return the number of tokens that indenting a line adds, by depth and kind of indentation."""
+    """Return a dict for each depth of indentation: its "depth" and, by kind of indentation (such as
+    "tabs"), the number of tokens that indenting a line adds."""
     lines = ["", *(indent * depth for depth in DEPTHS for indent in INDENTS.values())]
     raw = [f"if x:\n{indent}return x\n".encode() for indent in lines]
     _, sizes = candidate.encode(*pack(raw))
@@ -137,7 +139,8 @@ def renyi_efficiency(counts: np.ndarray, size: int) -> float | None:
 @dataclass(frozen=True)
 class Texts:
     """A batch of texts, prepared once for all tokenizers. data: uint8[], valid UTF-8; offsets:
-    int64[rows + 1]; kinds, cuts: as in `count_words`; flags: the result of cluster_flags."""
+    int64[rows + 1]; kinds: the result of Segmentation.kinds; cuts: bool[bytes + 1], True if a word
+    ends before the byte; flags: the result of cluster_flags."""
 
     data: np.ndarray
     offsets: np.ndarray
@@ -159,9 +162,8 @@ class Texts:
         return word_spans(self.data, self.offsets, self.kinds, self.cuts)
 
     def counts(self, starts: np.ndarray, ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Return int64[rows, 10]: the columns of _COUNTED from `cluster_cuts` to
-        `boundaries_within`. starts, ends: int64[tokens] in `data`; sizes: the number of tokens per
-        row."""
+        """Return int64[rows, 10], counts per row: _COUNTED names the columns, from `cluster_cuts`
+        to `boundaries_within`. starts, ends: int64[tokens] in `data`; sizes: tokens per row."""
         bounds = np.concatenate([[0], np.cumsum(sizes)])
         first, last = starts - self.offsets[0], ends - self.offsets[0]
         boundaries = np.zeros(len(self.flags), np.bool_)
@@ -180,8 +182,8 @@ class Texts:
 
 
 def cost(candidate: Candidate, texts: Texts) -> tuple[dict[str, int], dict[str, float | None]]:
-    """Return (counts, ratios) of one batch, named as in `Tally.result`. Unknown tokens, parts of
-    characters and texts not decoded exactly are not searched for: they count as 0."""
+    """Return (counts, ratios) of one batch, named as in `Tally.result`. To save time, three counts
+    are left at 0: unknown tokens, parts of characters, and texts not decoded exactly."""
     ids, sizes = candidate.encode(texts.data, texts.offsets)
     spans = candidate.spans(texts.data, texts.offsets, ids, sizes)
     characters = int(((texts.flags & IS_CHARACTER) > 0).sum())
@@ -191,10 +193,10 @@ def cost(candidate: Candidate, texts: Texts) -> tuple[dict[str, int], dict[str, 
 
 
 class Tally:
-    """Counts the tokens that batches of texts cost in one tokenizer. groups: columns, such as
-    `lang`; figures are also given for each value of these columns. After the first most_groups
-    values of a column, all others are counted together. pivot: the labels of the language that
-    other languages are compared with."""
+    """Counts the tokens that texts, added in batches, cost in one tokenizer. groups: columns, such
+    as `lang`, for whose values separate figures are given. After the first most_groups values of a
+    column, all others are counted together. pivot: labels of the language to compare others with.
+    """
 
     def __init__(
         self,

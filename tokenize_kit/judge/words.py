@@ -53,8 +53,8 @@ class Segmentation:
     separator: bytes = b""
 
     def kinds(self) -> np.ndarray:
-        """Return `letter_kinds`, but with 4 for letters of scripts without spaces if the
-        segmentation can split runs of the script into words."""
+        """Return `letter_kinds`, changed in one way: letters of a script without spaces have the
+        kind 4 in place of 2 if the segmentation can split runs of this script into words."""
         kinds = letter_kinds().copy()
         spaceless = kinds == _SPACELESS
         if self.separator:
@@ -67,8 +67,8 @@ class Segmentation:
     def cut(
         self, data: np.ndarray, offsets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (data, offsets) without separators, and bool[bytes + 1], for the bytes from the
-        first row on: True if a word ends before this byte, by the dictionary or a separator."""
+        """Find words in scripts without spaces, and remove separators. Return (data, offsets,
+        cuts). cuts: bool[bytes + 1], True at k if a word ends before byte offsets[0] + k."""
         if self.separator:
             return self._without_separators(data, offsets)
         cuts = np.zeros(offsets[-1] - offsets[0] + 1, np.bool_)
@@ -105,13 +105,13 @@ def code_point(data, i):
 @njit(cache=True, nogil=True)
 def count_words(data, offsets, kinds, cuts, starts, ends, sizes):
     """Return int64[rows, 5], five numbers per row: words; tokens of words; words of one token;
-    letters of scripts without spaces; tokens of runs of these letters.
+    letters in scripts without spaces; tokens that spell these letters.
 
     A token that overlaps several words counts once for each of them. kinds: the result of
-    Segmentation.kinds; cuts: bool[bytes + 1], for the bytes from the first row on: True if a word
-    ends before the byte; starts, ends: int64[tokens] in `data`, in order; sizes: the number of
-    tokens per row. A token without bytes (part of a character whose bytes belong to another token)
-    counts at its position."""
+    Segmentation.kinds; cuts: bool[bytes + 1], True at k if a word ends before byte offsets[0] + k;
+    starts, ends: int64[tokens], bounds in `data`, in order; sizes: the number of tokens per row. A
+    token without bytes counts for the word at its position. If several tokens spell a character,
+    one may span all its bytes, and the others none."""
     out = np.zeros((len(offsets) - 1, 5), np.int64)
     stop = 0
     for row in range(len(offsets) - 1):
@@ -158,9 +158,9 @@ def count_words(data, offsets, kinds, cuts, starts, ends, sizes):
 def word_spans(
     data: np.ndarray, offsets: np.ndarray, kinds: np.ndarray, cuts: np.ndarray
 ) -> np.ndarray:
-    """Return int64[words, 2]: the positions of each known word's first byte and of the byte after
-    its last, counted from the start of the first row. A word begins with a letter. Arguments as in
-    `count_words`."""
+    """Return int64[words, 2]: the start and end of each word, as byte positions from the start of
+    the first row. Words begin with a letter. Stretches that cannot be split into words are left
+    out. The arguments are those of `count_words`."""
     raw = data[offsets[0] : offsets[-1]]
     heads = np.flatnonzero((raw & 0xC0) != 0x80)
     codes = np.frombuffer(raw.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)

@@ -53,9 +53,9 @@ def check_init(init: str, texts: Texts | None) -> None:
 
 @dataclass(frozen=True)
 class Addition:
-    """New tokens in order of their ids, spelled as in the tokenizer's file. `parts` are the old ids
-    that spelled each token, `merges` the new merges of a BPE, which come after the old merges, and
-    `scores` those of a Unigram's new pieces."""
+    """New tokens in order of their ids, spelled as in the tokenizer's file. parts: for each token,
+    the old ids that spelled its text; merges: the new merges of a BPE, which come after the old
+    ones; scores: the scores of a Unigram's new pieces."""
 
     tokens: list[Any]  # bytes of a byte-level BPE, else str
     parts: list[list[int]]
@@ -71,10 +71,10 @@ class Addition:
 
 @dataclass(frozen=True)
 class Rows:
-    """The embeddings to extend along with a tokenizer, in a safetensors file or a folder of such
-    files. `tensors` are the names of the tables, if these are not the usual names. `init` is the
-    way to choose a new row: `mean` (of the rows of the old ids that spelled the token), `focus`
-    (embeddings.focus, from `texts`), or `random` by `seed` (embeddings.new_rows)."""
+    """Embeddings to extend along with a tokenizer, in a safetensors file or a folder of such files.
+    tensors: the names of the tensors, if not the usual ones; init: how a new token's row is made:
+    `mean` (the average of the rows of the old ids that spelled the token), `focus`
+    (embeddings.focus, learned from `texts`), or `random` by `seed` (embeddings.new_rows)."""
 
     path: Path
     tensors: tuple[str, ...] = ()
@@ -193,9 +193,10 @@ class Transplant:
     """Builds tables of embeddings for the tokens of another tokenizer. A token that both tokenizers
     have keeps its row. Ordinary tokens are matched by their text (byte fallback tokens match the
     bytes of a byte-level BPE), special tokens by their spelling, the token that ends a text by its
-    role. `init` says how the rows of other tokens are chosen: `mean` takes the mean of the rows of
-    the old tokens that spell the text; `focus` computes them from `texts`, or as the mean for
-    tokens that do not occur there; `random` draws them."""
+    role. `init` says how the rows of all other tokens are made: `mean` takes the mean of the rows
+    of the old tokens that spell the text; `focus` takes weighted means of the kept rows, with
+    weights learned from `texts` (for tokens that do not occur in `texts`, the same as `mean`);
+    `random` draws the rows."""
 
     def __init__(
         self, old: Path, new: Path, init: str = "mean", seed: int = 0, texts: Texts | None = None
@@ -225,8 +226,8 @@ class Transplant:
 
     def rows(self, table: np.ndarray, turn: int) -> np.ndarray:
         """Return float32[size, width], a table for the new tokenizer. `table` is float32[rows,
-        width], that of the old tokens. `turn` is the number of the table, so that random rows
-        differ between tables. Rows of ids without a token are the mean of all rows."""
+        width], the table of the old tokens. `turn` is the number of the table; if rows are drawn at
+        random, each table gets other ones. An id without a token gets the mean of the old rows."""
         stored = table[: self.old_size]
         out = np.tile(stored.mean(0, dtype=np.float64).astype(np.float32), (self.size, 1))
         out[self.known] = stored[self.kept]
@@ -245,8 +246,10 @@ class Transplant:
 
 
 def _parts(before: Original, ids: dict[Key, int], keys: list[Key]) -> list[np.ndarray]:
-    """Return the old ids that spell each key (a token's text): the ids that the old tokenizer gives
-    the text, the ids of its bytes if it is part of a character, or else all ordinary ids."""
+    """Return, for each new token, the old ids that spell the token: int64[]. keys: the new tokens'
+    texts. The old ids are those that the old tokenizer encodes the text to or, if the text is an
+    incomplete character, those of the text's bytes. If a text has no such ids, all ordinary ids of
+    the old tokenizer are returned for it."""
     ordinary = np.array([n for key, n in ids.items() if isinstance(key, bytes)], np.int64)
     decoded = [key.decode("utf-8", "replace") if isinstance(key, bytes) else "" for key in keys]
     texts = ["" if "\ufffd" in text else text for text in decoded]

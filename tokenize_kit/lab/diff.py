@@ -41,10 +41,10 @@ def diff(
     segmentation: Segmentation | None = None,
 ) -> dict[str, Any]:
     """Compare two tokenizers and return the differences as JSON values. `tokenizers` has the
-    figures of both, `scripts` the number of tokens that one or both have, by script, and `only` the
-    most used tokens that only one of them has. `ids`, `order`, `special` and `settings` have the
-    differences in these. `texts` tells how differently texts are cut, None without texts. Tokens
-    are the same if they spell the same bytes. The other parameters are those of
+    figures of both. `scripts` has the number of tokens that one or both have, by script, and `only`
+    the most used tokens that one of them lacks. `ids`, `order`, `special` and `settings` compare
+    ids, token order, special tokens and settings. `texts` counts the places split differently (None
+    without texts). Tokens are the same if they spell the same bytes. Other parameters are those of
     `judge.compare.compare`. Raises LlmcurateError naming a tokenizer that cannot be read."""
     tallies = [Tally(open_candidate(path, pattern)) for path in (first, second)]
     cuts = Cuts()
@@ -171,10 +171,10 @@ Spans = tuple[np.ndarray, np.ndarray]
 
 
 class Cuts:
-    """Counts the places at which two tokenizers cut the same texts differently. A segment is the
-    text between two neighbouring boundaries that both tokenizers have; it is cut differently if one
-    tokenizer has another boundary inside. Such segments are counted by their text, so memory grows
-    with the number of different ones."""
+    """Counts the places at which two tokenizers split the same texts differently. Boundaries that
+    both tokenizers have divide a text into segments. A segment is split differently if one of the
+    two has a boundary inside. Such segments are counted by their text, so memory grows with the
+    number of different ones."""
 
     def __init__(self) -> None:
         self.texts = self.bytes = self.words = 0
@@ -216,7 +216,8 @@ class Cuts:
                 self._stretches[raw[a:z], inner[0], inner[1]] += 1
 
     def result(self) -> dict[str, int | list[dict[str, int | list[str]]]]:
-        """Return counts, and the most common segments with letters, as each tokenizer cuts them."""
+        """Return the counts, and as `examples` the most common segments that the tokenizers split
+        differently and that contain letters, with the pieces of both."""
         worded = (item for item in self._stretches.items() if _has_letter(item[0][0]))
         commonest = sorted(worded, key=lambda item: (-item[1], item[0]))
         return {

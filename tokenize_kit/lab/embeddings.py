@@ -41,10 +41,10 @@ def focus(
     new: np.ndarray,
     known: np.ndarray,
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """For each new token, choose known tokens; the weighted mean of their rows becomes the new row.
-    Return {new id: (positions in `known`, weights: float64[], with sum 1)}. Ids that the texts lack
-    are left out. `encode` is the encoder of the new tokenizer, `size` its number of ids. `new` and
-    `known` are int64[], its ids without and with an embedding."""
+    """Choose known tokens and weights for each new token, whose embedding is to be the weighted
+    mean of the known tokens' embeddings. Return {new id: (positions in `known`, weights: float64[],
+    with sum 1)}, without ids that the texts lack. encode, size: the new tokenizer's encoder and
+    number of ids; new, known: int64[], its ids without and with an old embedding."""
     vectors = token_vectors(*encode(*drawn(batches).buffers()), size)
     has_vector = np.linalg.norm(vectors, axis=1) > 0
     usable = np.flatnonzero(has_vector[known])
@@ -61,8 +61,8 @@ def focus(
 
 def token_vectors(ids: np.ndarray, sizes: np.ndarray, size: int) -> np.ndarray:
     """Return float64[size, up to 100]: a unit vector for each token, computed from its neighbours
-    in the texts; zero for tokens that do not occur. `ids` are those of all texts, concatenated,
-    `sizes` the numbers of ids per text. The vocabulary has `size` ids."""
+    in the texts; zero for tokens that do not occur. ids: the ids of all texts, concatenated; sizes:
+    the number of ids per text; size: the number of ids in the vocabulary."""
     from scipy.sparse import coo_array
 
     text = np.repeat(np.arange(len(sizes)), sizes)
@@ -147,7 +147,7 @@ class Checkpoint:
         return self._positions[name][2].dtype
 
     def biases(self, rows: int) -> list[str]:
-        """Return the names of tensors that are the bias of an output of `rows` tokens."""
+        """Return the names of output layers' bias tensors with `rows` elements, one per token."""
         shapes = {name: self._positions[name][2].shape for name in self.names}
         fit = [name for name, shape in shapes.items() if shape in ([rows], [1, rows])]
         return [name for name in fit if name.endswith("bias") and not _OTHER_BIAS.search(name)]
@@ -242,8 +242,8 @@ FILE = "embeddings.safetensors"
 
 @dataclass(frozen=True)
 class PrunedEmbeddings:
-    """The entry of a card on pruned embeddings. `tensors` maps roles to names, `rows` tensors to
-    numbers of rows. `tied` is True if input and output embeddings are the same (`are_tied`)."""
+    """A card's entry on pruned embeddings. tensors: the tensors' names by role (input, output,
+    bias); rows: numbers of rows by name; tied: True if input and output embeddings are the same."""
 
     file: str
     tensors: dict[str, str]
@@ -253,8 +253,8 @@ class PrunedEmbeddings:
 
 @dataclass(frozen=True)
 class ExtendedEmbeddings:
-    """The entry of a card on extended embeddings. `init` is the way in which new rows were chosen,
-    `seed` the seed of random rows."""
+    """A card's entry on extended embeddings; fields as in PrunedEmbeddings. init: how new rows were
+    made (see addition.Rows); seed: the seed of random rows."""
 
     file: str
     tensors: dict[str, str]
@@ -380,8 +380,9 @@ def write_extended(
     tables: Sequence[Table], out: Path, vocabulary: int, parts: Sequence[Blend],
     how: str, seed: int,
 ) -> ExtendedEmbeddings:  # fmt: skip
-    """Write all tables to OUT/embeddings.safetensors; return the entry of the card on the tables.
-    Tied tables get the same new rows; otherwise, random rows of input and output differ."""
+    """Write all tables, with rows for the new tokens, to OUT/embeddings.safetensors. Return the
+    tables' entry in the new tokenizer's card. Tied tables of input and output get the same new
+    rows; tables that are not tied get different rows if `how` is `random`."""
     same = are_tied(tables)
     tensors, counts = {}, {}
     for number, table in enumerate(tables):

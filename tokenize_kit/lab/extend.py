@@ -25,7 +25,8 @@ from tokenize_kit.lab.unigram import learn_pieces
 
 @dataclass(frozen=True, kw_only=True)
 class ExtendedCard(GrownCard):
-    """The card of a tokenizer with learned tokens. `least` is the lowest count of a merged pair."""
+    """The card of a tokenizer to which tokens learned from texts were added. `least` is the lowest
+    count of a merged pair in these texts, None for Unigram."""
 
     least: int | None
     documents: int
@@ -50,8 +51,9 @@ def extend(
     """Learn up to `tokens` tokens from texts and add them to a tokenizer. Write the new tokenizer
     into the folder `out` and return its card. BPE gets merges after the old ones; Unigram gets
     pieces that it lacks (unigram.py). New ids begin after the highest old id, special tokens
-    included. No special token is added. A tenth of the texts, chosen by hash, is only measured.
-    `least` is the lowest count of a merged pair. `rows` are the embeddings to extend too."""
+    included. No special token is added. A tenth of the texts, chosen by hash, is held out from
+    learning; both tokenizers are measured on it. `least` is the lowest count at which a pair is
+    merged. `rows` are the embeddings to extend too."""
     if tokens < 1:
         raise UsageError(f"{path}: give a vocabulary larger than this tokenizer's")
     original = open_tokenizer(path)
@@ -135,9 +137,8 @@ class _TrainingSplit:
         return sample, "held-out texts" if self._held.texts else "the texts learned from"
 
     def measured(self, before: Encode, after: Encode) -> tuple[Lengths, list[int] | None]:
-        """Return bytes per token and the numbers of unknown tokens, with the old and the new
-        tokenizer. An unknown token can replace a word, which makes bytes per token look too
-        good."""
+        """Return (bytes per token of the old and new tokenizer, [unknown tokens of each] or None).
+        An unknown token can replace a word, which makes bytes per token look too good."""
         unknown = [0, 0]
 
         def count_unknown(_: Buffers, *ids_of_both: Buffers) -> None:

@@ -46,9 +46,9 @@ _SHARED = ("Common", "Inherited", "Unknown")
 
 @dataclass(frozen=True)
 class Candidates:
-    """Tokens of the second tokenizer that may be added. `tokens` maps their bytes, in order of ids,
-    to Unigram scores (None for BPE). `common` and `other_scripts` count the tokens left out because
-    the first tokenizer has them, or because of their script."""
+    """Tokens of the second tokenizer that may be added to the first. tokens: {bytes of the token:
+    Unigram score, or None for BPE}, in order of ids; common: how many tokens are left out because
+    the first tokenizer has them; other_scripts: how many because of their script."""
 
     tokens: dict[bytes, float | None]
     common: int
@@ -229,14 +229,15 @@ def join_bpe(
     letters: Callable[[Text], list[Text]],
     single: Sequence[Text] = (),
 ) -> tuple[Addition, int]:
-    """Add those candidates that one more merge can make. Return (the addition, 0); the 0 is the
+    """Add the candidates that one more merge can make. Return (the addition, 0); the 0 is the
     number of raised scores, which only a Unigram has.
 
     A candidate that is encoded as two tokens, by the old merges and those added so far, is added
     with a merge of these two, after all other merges. So every text is first encoded as before, and
     only then do the new merges join its tokens. Candidates of more tokens are tried again after
-    other candidates have been added, until none can be added. `parts` has the old ids of each
-    token. `single` has candidates of one character, which need no merge."""
+    others have been added, until none can be. parts: the old ids that spell each token (new tokens
+    are added to this dict); letters: a function that splits a text into its first symbols; single:
+    candidates of one character, which need no merge."""
     ranks: dict[tuple[Text, Text], int] = {}
     for pair in merges:
         ranks.setdefault(pair, len(ranks))
@@ -274,9 +275,9 @@ def merged(symbols: list[Text], ranks: dict[tuple[Text, Text], int]) -> list[Tex
 
 
 def _reachable(original: Original, addition: Addition) -> Addition:
-    """Return the addition without tokens that encoding their own text does not produce, for example
-    because the pattern cuts the text or a normaliser changes it. Tokens that are parts of other new
-    tokens stay."""
+    """Drop new tokens that cannot occur in encoded text: encoding a token's own text gives other
+    tokens, for example because the pattern splits it or a normaliser changes it. Tokens that are
+    parts of other new tokens stay."""
     encode = _reopen(original, addition)
     reachable = _produced(original, addition, encode)
     wanted = {token for token, is_given in zip(addition.tokens, reachable, strict=True) if is_given}

@@ -87,9 +87,10 @@ def _choose_bpe(
     most: int | None,
     least: int,
 ) -> list[int]:
-    """Return the ids to keep. Tokens that no merge needs are removed, the least used first, and the
-    uses of a removed token are added to its parts. The ids `fixed`, and the ids `others` outside
-    `numbers`, are kept."""
+    """Return the ids to keep in a BPE. Only tokens that no merge needs are removed, the least used
+    first, and the uses of a removed token are added to its parts. numbers: {token: id}; fixed: ids
+    that are always kept; others: ids of tokens that are not in `numbers`, also kept; counts: the
+    uses of each id; most, least: as in choose_tokens."""
     merges_of: dict[int, list[list[int]]] = {}
     needed = dict.fromkeys(numbers.values(), 0)
     for left, right in merges:
@@ -149,7 +150,10 @@ DROPPED = -1
 
 @dataclass(frozen=True, kw_only=True)
 class PrunedCard(Card):
-    """The card of a pruned tokenizer."""
+    """The card of a pruned tokenizer. dropped: the number of removed tokens; min_count: tokens used
+    less often are removed; keep_used: the most tokens that are kept; common_with: another
+    tokenizer's file; map: the file of old and new ids; texts_without_dropped_tokens: how many texts
+    contain no removed token."""
 
     pruned_from: str
     source_sha256: str
@@ -198,12 +202,12 @@ def prune(
     tokens that the tokenizer at this path lacks. Write the new tokenizer, the map of ids and the
     card into the folder `out`, and return the card.
 
-    `batches` yields the texts and is called twice. If `common` is given, it may be None: built-in
-    hard texts and the texts of all tokens are then used. Bytes, special tokens, added tokens and
-    tokens that other tokens need are kept (`choose_tokens`). Before anything is written, the new
-    tokenizer is checked on the texts: texts without a removed token must get the same tokens as
-    before, with their new ids. `embeddings` is a file or folder of embeddings, from which the rows
-    of removed tokens are removed too, and `tensors` are the names of its tables."""
+    `batches` yields the texts and is called twice. `batches` may be None if `common` is given: the
+    texts are then built-in hard texts and the texts of all tokens. Bytes, special tokens, added
+    tokens and tokens that other tokens need are kept (`choose_tokens`). Before anything is written,
+    the new tokenizer is checked on the texts: texts without a removed token must get the same
+    tokens as before, with their new ids. `embeddings` is a file or folder of embeddings, from which
+    the rows of removed tokens are removed too, and `tensors` are the names of its tables."""
     if least < 1 or (most is not None and most < 1):
         raise UsageError("min-count, vocab: give 1 or more")
     original = open_tokenizer(path)

@@ -36,7 +36,8 @@ _BYTES = 256
 
 @dataclass(frozen=True)
 class Row:
-    """The figures of one vocabulary size. `saved` (see `study`) is None in the first row."""
+    """The figures of one vocabulary size. asked, vocab: the size asked for and the size reached;
+    saved: the share of tokens saved per doubling of the size, against the previous row, or None."""
 
     asked: int
     vocab: int
@@ -51,8 +52,9 @@ class Row:
 
 
 class HeldOut:
-    """Divides texts by their hash: most are learned from, the others are held out for measuring. At
-    most MOST_HELD bytes are held out. Until then, equal texts are always treated alike."""
+    """Divides texts by their hash: most are learned from, the others are held out for measuring. A
+    text that would take the held-out texts beyond MOST_HELD bytes is learned from, even if an equal
+    text is held out."""
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []

@@ -65,11 +65,11 @@ def learn_pieces(
     form: Pieces, texts: Iterable[str], tokens: int
 ) -> list[tuple[str, float, list[int]]]:
     """Learn up to `tokens` pieces from texts that are normalised as the model does. Return (text,
-    score, the old ids of its parts) of each, the likeliest first. A Unigram is trained on the
-    texts, and those of its pieces that the old model lacks are chosen. A piece gets its score from
-    that training. If the scores of its old parts have a higher sum, the piece gets slightly more
-    than this sum, so that a text equal to the piece is encoded as the piece. Without byte fallback,
-    a piece's characters come before the piece."""
+    score, the old ids that spelled the text) of each piece, the likeliest first. A new Unigram is
+    trained on the texts, and its pieces that the old model lacks are chosen. A piece's score is
+    that of the new Unigram or, if larger, slightly more than the sum of its old ids' scores, so
+    that a text equal to the piece is encoded as the piece. Without byte fallback, characters that
+    the old model lacks come in the list before the first piece that contains them."""
     from tokenize_kit.learn.bpe import choose_characters
     from tokenize_kit.learn.unigram_pieces import PieceLearner
 
@@ -99,8 +99,8 @@ def learn_pieces(
 def _with_characters(
     form: Pieces, new: list[tuple[str, float, list[int]]], tokens: int
 ) -> list[tuple[str, float, list[int]]]:
-    """Choose up to `tokens` new pieces. If the old model lacks characters of a piece, they become
-    pieces before that piece, because without byte fallback they would be unknown on their own."""
+    """Choose up to `tokens` new pieces. If the old model lacks a character of a piece, choose the
+    character first: without byte fallback it would be unknown on its own."""
     by_text = {piece[0]: piece for piece in new}
     chosen: dict[str, tuple[str, float, list[int]]] = {}
     for piece in new:
@@ -112,12 +112,13 @@ def _with_characters(
 
 
 def score_pieces(form: Pieces, pieces: dict[str, float | None]) -> tuple[dict[str, float], int]:
-    """Return ({text: score in the joined model}, the number of scores that differ from the given
-    ones). Scores of both models are logarithms of probabilities within their vocabularies and are
-    compared unchanged. No new score is below the lowest old score, which sets the score of unknown
-    characters. A piece must score more than the best path through its text by all other pieces, so
-    that a text equal to the piece is encoded as the piece. If it has no score or too low a score,
-    it gets 1/64 more than that path."""
+    """Choose the scores of pieces that are added to the Unigram `form`. Return ({text: score}, how
+    many scores differ from the given ones). pieces: {text: the score in the Unigram that the piece
+    comes from, or None}. The scores of both Unigrams are logarithms of probabilities within their
+    vocabularies and are compared unchanged. A piece whose score is None, or below the lowest score
+    in `form`, gets this lowest score: a new lowest score would change the score of unknown
+    characters. A text equal to a piece must be encoded as the piece. If other pieces spell the text
+    with the same or a higher sum of scores, the piece gets this sum plus 1/64."""
     joined = Segments(form)
     least = joined.unknown + _UNKNOWN
     scores: dict[str, float] = {}

@@ -195,9 +195,10 @@ Merge = tuple[int, int, int]  # left token, right token, merged token
 def learn_word_merges(
     words: Words, most: int, least: int, longest: int, banned: Sequence[Sequence[int]]
 ) -> list[Merge]:
-    """Learn merges of words over any symbols. most: the largest number of tokens, symbols included;
-    least: the smallest count of a merged pair; longest: the largest number of symbols of a token;
-    banned: tokens, spelled in symbols, that no merge may make."""
+    """Learn which tokens to merge within words. A word is a sequence of symbols of any kind. most:
+    the largest number of tokens, symbols included; least: the smallest count of a merged pair;
+    longest: the largest number of symbols of a token; banned: tokens, spelled in symbols, that no
+    merge may make."""
     joined = np.array([symbol for token in banned for symbol in token], np.int32)
     bounds = np.cumsum([0, *map(len, banned)])
     text = lay_out(words.symbols, np.append(0, np.cumsum(words.sizes)), words.counts)
@@ -346,7 +347,8 @@ def train_char_bpe(
     dictionary: Dictionary | None = None,
 ) -> list[Trained]:
     """Train character BPE tokenizers of all sizes in options; texts are counted only once.
-    documents, scale: as in train_byte_bpe. Sizes with the same characters share their merges."""
+    documents: texts, each with an integer weight; scale: the integer that stands for a weight of 1.
+    Tokenizers with the same characters share their merges."""
     first, parts = options.first_tokens, options.cutting.parts
     least, longest = options.min_frequency * scale, options.max_token_length or LONGEST
     words = split_characters(*count_words(documents, options.counted_parts, dictionary).words())
@@ -390,7 +392,10 @@ def build_char_bpe(
     parts: Sequence[str],
     space: str | None = None,
 ) -> Tokenizer:
-    """Build a character BPE, as build_tokenizer does. Spaces are not written as U+2581."""
+    """Build a character BPE from learned tokens. names: the learned tokens, in which spaces are
+    spaces, not U+2581; merges: (left, right) as indices in `names`; first, last: the special tokens
+    with ids before and after the byte and learned tokens; parts: patterns that cut text, applied in
+    this order; space: the token in `first` that stands for a space."""
     ids = {token: number for number, token in enumerate([*first, *BYTE_PIECES, *names, *last])}
     pairs = [(names[left], names[right]) for left, right in merges]
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs, byte_fallback=True))

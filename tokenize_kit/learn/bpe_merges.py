@@ -8,9 +8,9 @@ Speed comes from one fact: a pair's count is highest when the later of its two t
 only falls afterwards. So a pair is forgotten if its highest count is below a threshold. When no
 pair is left, the threshold is lowered and the text is scanned for the forgotten pairs
 (bpe_pairs.py). Thus the table of pairs stays small, and the neighbours of a new token are counted
-in an array indexed by the neighbour's id. There is one exception: a merge that spells a token which
-an earlier merge has made can raise counts later, so all pairs with such a token are kept.
-"""
+in an array indexed by the neighbour's id. There is one exception: two merges may make the same
+token, and the second merge then raises counts of that token's pairs. So all pairs with such a token
+are kept."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def learn(
 ):
     """Learn merges. Return int64[n, 3]: left id, right id and merged id.
 
-    text: the result of words.lay_out for symbols 0 to bases - 1, which is changed in place; most:
-    the largest number of tokens, bases included; least: the smallest count of a merged pair;
+    text: the result of words.lay_out for symbols 0 to bases - 1, whose arrays are changed in place;
+    most: the largest number of tokens, bases included; least: the smallest count of a merged pair;
     longest: the largest number of symbols of a token, 2 or more; banned: int32[], banned_ends:
-    int64[n + 1]: spellings that no merge may make; initial: the tokens that the text consists of,
-    by default the symbols. A merge that spells a token made by an earlier merge gives that token;
-    it counts as a merge but not as a new token."""
+    int64[n + 1]: spellings that no merge may make; share, step: see SHARE; initial: the tokens that
+    the text consists of, by default the symbols. A merge that spells a token made by an earlier
+    merge gives that token; it counts as a merge but not as a new token."""
     least = max(1, least)
     threshold = max(least, int(text.pairs / (share * max(1, most))))
     width = max(bases, most) + 1

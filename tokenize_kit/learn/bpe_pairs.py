@@ -2,8 +2,8 @@
 pairs.
 
 If a merge creates new occurrences of a pair, one entry with their positions is added to the heap.
-Functions return their arrays, enlarged if necessary. Functions with loops get every array as an
-argument, because numba counts a reference whenever a loop reads an array from a tuple.
+Functions that enlarge an array return it. Functions with loops get each array as a separate
+argument: if a loop read an array from a tuple, numba would count a reference at every step.
 """
 
 from __future__ import annotations
@@ -110,8 +110,9 @@ def room_for_pairs(pairs, size):
 
 @njit(nogil=True, allocates=True)
 def room_for_entries(entries, n, new_entries, positions):
-    """Return entries with room for `new_entries` more entries and `positions` more positions. If
-    most positions belong to entries that have left the heap, these positions are dropped."""
+    """Return `entries` with room for `new_entries` more entries and `positions` more positions of
+    pairs in the text. n: counters of what the arrays hold. If the positions do not fit and most
+    stored positions belong to entries that have left the heap, these positions are dropped."""
     pair, key, count, start, size, heap, where = entries
     need = n[ENTRIES] + new_entries
     if n[POSITIONS] + positions > len(where):
@@ -288,8 +289,10 @@ def _fill_positions(
 
 @njit(nogil=True, allocates=True)
 def scan(text, pairs, entries, n, threshold, only, longest):
-    """Add all pairs of the text that have no entry yet and whose count is `threshold` or more;
-    return (pairs, entries). only: a token that these pairs must contain, or -1 for all pairs."""
+    """Add pairs of neighbouring tokens in the text to `pairs` and `entries`; return (pairs,
+    entries), perhaps enlarged. New pairs are added that occur `threshold` times or more. n:
+    counters of what the arrays hold; only: a token that new pairs must contain, or -1; longest: the
+    greatest length of a pair."""
     cells, lengths, blocks, bounds, values, _ = text
     sketch = np.zeros(_SKETCH + 1 if only < 0 else 1, np.int64)
     if only < 0:

@@ -77,7 +77,7 @@ def compose(
     script_boundaries: bool = False,
 ) -> Pattern:
     """Add the expressions for forbidden strings, newlines, runs of spaces and scripts to a pattern.
-    If any expression is added, llama.cpp has no name for the result."""
+    If any is added, the result has no name in llama.cpp, so its `gguf` is None."""
     before = []
     if forbid:
         # Longer strings first: one string may be the beginning of another.

@@ -53,8 +53,8 @@ class SampleDrawn:
 
 @dataclass(frozen=True)
 class Share:
-    """The documents with one value of the column that has weights. share: their share of all bytes,
-    where each byte counts with the weight of its document."""
+    """The documents with one value of the weighted column. share: these documents' share of all
+    bytes, where each byte counts with the weight of its document."""
 
     weight: float
     documents: int
@@ -64,7 +64,8 @@ class Share:
 
 @dataclass(frozen=True)
 class MixtureRead:
-    """A card's entry on weights: the weight and the documents of each value of the column."""
+    """The entry in a tokenizer's card about the weights of the documents read. column: the column
+    that decides the weights; values: the documents with each value of this column."""
 
     column: str
     temperature: float | None

@@ -73,9 +73,9 @@ def parse_weights(text: str) -> Weights:
 
 
 def tempered(column: str, sizes: dict[str, int], temperature: float) -> Weights:
-    """Return weights that give every value a share of (its bytes) ** (1 / temperature) (Arivazhagan
-    et al. 2019). The value with the most bytes has weight 1; weights are whole thousandths from
-    0.001 to 1000. sizes: the bytes of each value's documents."""
+    """Return weights by which each value of a column gets a share of the text in proportion to (its
+    bytes) ** (1 / temperature) (Arivazhagan et al. 2019). The value with the most bytes has weight
+    1; weights are whole thousandths from 0.001 to 1000. sizes: {value: bytes of its documents}."""
     largest = max(sizes.values(), default=0)
     weights = {}
     for value, size in sorted(sizes.items()):
@@ -475,8 +475,8 @@ class TrainingOptions:
 
     @property
     def unlearned(self) -> int:
-        """Return the number of tokens that are neither learned nor symbols to learn from, such as
-        special tokens."""
+        """Return the number of tokens that learning neither produces nor starts with: special and
+        reserved tokens, the token for spaces, and runs of spaces."""
         return len(self.first_tokens) + max(0, self.space_runs - 1)
 
     @property
@@ -537,8 +537,9 @@ class TrainingOptions:
 
     @property
     def counted_parts(self) -> tuple[str, ...]:
-        """Return the patterns that cut texts into words in training. If a token stands for spaces,
-        the first pattern cuts spaces off, as the tokenizer does."""
+        """Return the patterns that cut texts into words in training, in the order in which they are
+        applied. With a `space_token`, which replaces every space, the first pattern separates
+        spaces from all other text, as the tokenizer does."""
         space = () if self.space_token is None else (" ",)
         if self.superwords is None:
             return (*space, *self.cutting.parts)

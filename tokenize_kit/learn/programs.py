@@ -1,6 +1,7 @@
 """The programs that will open a tokenizer, decided from the options of its training.
 
-To decide, a tokenizer with the same pattern and one merge is converted to each format.
+For byte-level BPE, a tokenizer with the pattern of the options and one merge is converted to the
+formats of llama.cpp and tiktoken. A program is left out if its format cannot hold this one.
 """
 
 from __future__ import annotations

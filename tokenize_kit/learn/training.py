@@ -59,7 +59,7 @@ def _template_error(path: Path, reason: str) -> LlmcurateError:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedCard(Card):
-    """The card of a trained tokenizer. Fields about the pattern are None for Unigram."""
+    """The card of a trained tokenizer. For Unigram, fields on patterns to split text are None."""
 
     file: str
     algorithm: str
@@ -174,9 +174,9 @@ _EMPTY = "the corpus is empty: give at least one document with text"
 
 @dataclass
 class Counted:
-    """Yields texts and their weights, counts them, keeps a sample of the texts for measuring, and
-    reports progress. digest: the sum of the texts' xxh3-128 hashes modulo 2^128, which does not
-    depend on the order of texts."""
+    """Yields texts with their weights, counts them, samples them for measuring, and reports
+    progress. digest: the sum of the texts' xxh3-128 hashes modulo 2^128, which ignores their order.
+    """
 
     texts: Iterable[tuple[str, int]]
     stages: Stages = field(default_factory=Stages)
@@ -239,9 +239,9 @@ def train_on_corpus(
     report: Report | None = None,
 ) -> list[TrainedCard]:
     """Train on documents as `train_tokenizers` does. `batches()` yields all documents, in any
-    order. Columns: text and, with weights or a temperature, the column that they use. For BPE, the
-    order of documents does not change the tokens. report: a function that is called with the name
-    of each stage and the seconds it took."""
+    order. They have the column `text` and, if the options have weights or a temperature, the column
+    to which these apply. For BPE, the order of documents does not change the tokens. report: a
+    function that is called with the name of each stage and the seconds it took."""
     stages = Stages(report)
     mixture = Mixture(batches, options)
     if options.sample_bytes is not None or options.temperature is not None:

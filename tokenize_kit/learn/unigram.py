@@ -54,9 +54,10 @@ def train_unigram(
 ) -> list[Trained]:
     """Train Unigram tokenizers of all sizes in options, each as a SentencePiece model and as a
     tokenizer.json. documents: normalised texts with integer weights; scale: the integer that stands
-    for a weight of 1. Order of ids: unknown (never produced, since bytes spell everything; one of
-    the special tokens if they include it), special tokens, newline, tab, the token for spaces, 256
-    bytes, pieces, padding. Raises `LlmcurateError` if a vocabulary is too small."""
+    for a weight of 1. Order of ids: the unknown token, special tokens, newline, tab, the token for
+    spaces, 256 bytes, pieces, padding. The unknown token may be one of the special tokens; it is
+    never produced, since bytes spell everything. Raises `LlmcurateError` for a too small
+    vocabulary."""
     special = [token for token in options.first_tokens if token != options.space_token]
     special = special if UNKNOWN_PIECE in special else [UNKNOWN_PIECE, *special]
     space = options.space_token
@@ -91,10 +92,10 @@ def model_of(
     normal: Normal = "none",
     padding: Sequence[str] = (),
 ) -> Pieces:
-    """Build a model from learned pieces, with scores in whole 1/64. Newline and tab are ordinary
-    pieces of score 0, because user-defined symbols add a bonus that is not a multiple of 1/64. No
-    other piece contains newline or tab, so these two are always used. padding: tokens to append
-    until the size is a multiple of len(padding) + 1."""
+    """Build a model from learned pieces and their scores, rounded to multiples of 1/64. Newline and
+    tab become normal pieces of score 0; no other piece contains them, so they are always used. They
+    are not user-defined pieces, which would get a bonus that is not a multiple of 1/64. padding:
+    tokens, appended from the first on until the size is a multiple of len(padding) + 1."""
     rows = [(text, 0.0, UNKNOWN if text == UNKNOWN_PIECE else CONTROL) for text in special]
     rows += [("\n", 0.0, NORMAL), ("\t", 0.0, NORMAL)]
     rows += [] if space is None else [(space, 0.0, USER_DEFINED)]

@@ -34,8 +34,9 @@ Texts = namedtuple("Texts", "numbers ends")
 
 @dataclass(frozen=True)
 class Pieces:
-    """Pieces sorted by their bytes. scores: float32[pieces]; order: int64[pieces], the pieces in
-    SentencePiece's order; the first of them also gets the counts of unknown characters."""
+    """Pieces sorted by their bytes. texts: the characters of all pieces; scores: float32[pieces];
+    order: int64[pieces], the piece numbers in SentencePiece's order. The first piece in this order
+    also gets the counts of unknown characters."""
 
     texts: Texts
     scores: np.ndarray
@@ -45,8 +46,8 @@ class Pieces:
         return len(self.scores)
 
     def select(self, order: np.ndarray, scores: np.ndarray) -> Pieces:
-        """Return the pieces listed in `order`, int64[], in this order. scores: float32[pieces], the
-        new scores of all pieces, also of those left out."""
+        """Keep only the pieces listed in `order`, int64[], which also becomes their new order.
+        scores: float32[pieces before the selection], the new scores."""
         kept = np.sort(order)
         sizes = np.diff(self.texts.ends)
         mask = np.zeros(len(self), np.bool_)
@@ -89,7 +90,9 @@ class PieceTrie:
         return np.float32(self.pieces.scores.min() - np.float32(PENALTY))
 
     def probabilities(self) -> Lattice:
-        """Return a lattice of probabilities in this trie's memory, 0 for slots without a piece."""
+        """Return a lattice with the probabilities of pieces, 0 for slots (nodes of the trie)
+        without a piece. The lattice lies in this trie's memory: the next call of `probabilities` or
+        `scores` overwrites it."""
         self._values[:, 1] = 0.0
         self._values[self.slot_of, 1] = np.exp(self.pieces.scores.astype(np.float64))
         return Lattice(
@@ -97,14 +100,16 @@ class PieceTrie:
         )
 
     def scores(self) -> Lattice:
-        """Return a lattice of scores in this trie's memory, -inf for slots without a piece."""
+        """Return a lattice with the scores of pieces, -inf for slots (nodes of the trie) without a
+        piece. The lattice lies in this trie's memory: the next call of `probabilities` or `scores`
+        overwrites it."""
         self._values[:, 1] = -np.inf
         self._values[self.slot_of, 1] = self.pieces.scores
         return Lattice(self._slots.ravel(), self._values.ravel(), float(self._unknown_score))
 
     def piece_counts(self, counts: np.ndarray) -> np.ndarray:
-        """Convert counts of slots to float64[pieces]. The count of unknown characters is added to
-        the first piece of the order."""
+        """Return float64[pieces], the counts of pieces, from counts of slots (nodes). The count of
+        unknown characters is added to the first piece in SentencePiece's order."""
         counted = counts[self.slot_of]
         counted[self.pieces.order[0]] += counts[_UNKNOWN]
         return counted
@@ -123,10 +128,12 @@ def _next_slot(lattice, slot, number):
 
 @njit(cache=True, nogil=True)
 def expected_counts(lattice, texts, counts):
-    """Return float64[slots]: the expected occurrences of pieces in the texts. counts: how often
-    each text occurs. lattice: a lattice of probabilities; characters without a piece are counted at
-    its root. Forward or backward sums that become small are multiplied by 2^332, at all positions
-    that a piece may still reach. The number of multiplications is stored per position."""
+    """Return float64[slots]: the expected occurrences of pieces in the texts, by the slot (node of
+    the trie) where a piece ends. lattice: a lattice of probabilities; counts: how often each text
+    occurs. Characters without a piece are counted in slot 0, the root. To prevent underflow, a
+    small forward or backward sum is multiplied by 2^332, together with the sums at the next LONGEST
+    positions (LONGEST is the most characters of a piece). The expected occurrences are corrected
+    for these multiplications."""
     numbers, ends = texts
     longest = np.int64(1)
     for k in range(len(counts)):
@@ -199,9 +206,10 @@ def expected_counts(lattice, texts, counts):
 
 @njit(nogil=True)
 def _best(lattice, numbers, a, n, whole, sums, slots, starts):
-    """Find the best path of numbers[a:a + n] by sums of float32, and return this sum. Of equal
-    paths, the one with the longer last piece wins. whole: True if one piece may cover all
-    characters."""
+    """Return the sum of scores (float32) of the best way to split a text into pieces. The text is
+    numbers[a:a + n], characters as numbers. Of equal ways, the one with the longer last piece wins.
+    whole: True if one piece may be the whole text. sums, slots, starts: arrays to fill: at k, for
+    the first k characters, the best sum and the last piece's slot (node of the trie) and start."""
     for k in range(n + 1):
         sums[k] = _NOTHING
     sums[0] = np.float32(0)
@@ -250,9 +258,10 @@ def best_counts(lattice, texts, counts):
 
 @njit(cache=True, nogil=True)
 def alternatives(lattice, texts):
-    """Find the best spelling of each piece by other pieces. Return (sums: float32[pieces], the
-    spelling's score, -inf without a spelling; slots: int32[], the paths of all pieces,
-    concatenated; ends: int64[pieces + 1]). lattice: a lattice of scores."""
+    """Find the best spelling of each piece by other pieces. Return (scores, path, ends). scores:
+    float32[pieces], the score of each piece's spelling, -inf if the piece has no spelling; path:
+    int32[], the pieces of all spellings, as slots (nodes of the trie); ends: int64[pieces + 1],
+    bounds of spellings in `path`. lattice: the result of `PieceTrie.scores`."""
     numbers, ends = texts
     count = len(ends) - 1
     sums = np.empty(LONGEST + 1, np.float32)
@@ -278,10 +287,10 @@ def alternatives(lattice, texts):
 
 @njit(cache=True, nogil=True)
 def losses(frequencies, piece_at, first, path, ends):
-    """Return float32[pieces]: the log-likelihood per piece of text that is lost without each piece.
-    frequencies: float32[pieces], the occurrences in best paths; piece_at: the piece of each slot;
-    first: the piece that gets the count of unknown characters; path, ends: the slots and ends that
-    `alternatives` returns."""
+    """Return float32[pieces]: the fall of the text's log-likelihood if a piece is dropped. Each
+    fall is divided by the sum of `frequencies`. frequencies: float32[pieces], the occurrences in
+    best paths; piece_at: the piece that ends at each slot (node of the trie); first: the piece that
+    unknown characters count as; path, ends: from `alternatives`."""
     total = 0.0
     for k in range(len(frequencies)):
         total += np.float64(frequencies[k])

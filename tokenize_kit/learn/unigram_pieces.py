@@ -48,8 +48,9 @@ _STEP = np.float32(0.0001)  # score difference of required characters that are n
 
 @dataclass(frozen=True)
 class Seeds:
-    """The initial pieces, and the distinct segments to learn from. least: the fewest expected
-    occurrences that a piece must have; scale: the integer that stands for a weight of 1."""
+    """The starting point of learning: initial pieces, and the distinct segments of text with their
+    counts. alphabet: the number of characters; least: the fewest expected occurrences that a piece
+    must have; scale: the integer that stands for a weight of 1."""
 
     pieces: Pieces
     texts: Texts
@@ -60,9 +61,11 @@ class Seeds:
 
 
 class PieceLearner:
-    """Learns vocabularies of any size after one reading of the texts. characters: the occurrences
-    of each character. documents, space_cuts, dictionary: as in unigram_segments.count_sentences;
-    characters_differ: as in find_seeds; scale: the integer that stands for a weight of 1."""
+    """Learns vocabularies of any size after one reading of the texts. The attribute `characters`
+    counts each character. documents: texts with integer weights; space_cuts: True if spaces end
+    sentences; dictionary: words that are cut out as sentences; characters_differ: True if only
+    substrings that different characters follow may become pieces, False if different bytes are
+    enough; scale: the integer for a weight of 1."""
 
     def __init__(
         self,
@@ -106,9 +109,10 @@ def seed_pieces(
     characters_differ: bool = False,
     scale: int = 1,
 ) -> Seeds:
-    """Build the seeds, from which pieces are chosen: all characters that occur, and substrings.
-    kept, symbols: as in cut_segments; ends_differ, characters_differ: as in find_seeds; if both are
-    False, the seeds are those of SentencePiece."""
+    """Return the Seeds: the initial pieces (all characters that occur, and substrings of the text)
+    and the text to learn from. kept: the characters that may be in pieces, sorted by code point;
+    symbols: strings that no piece may overlap; ends_differ, characters_differ: see find_seeds (both
+    False: SentencePiece's pieces); scale: the integer that stands for a weight of 1."""
     alphabet, size = make_alphabet([*kept])
     segments = cut_segments(words, kept, symbols)
     kinds = character_kinds(kept)
@@ -157,9 +161,9 @@ def learn_pieces(seeds: Seeds, vocab: int) -> Pieces:
 
 
 def maximise(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
-    """Drop pieces with too few expected occurrences. Compute new scores with the digamma function
-    in place of the logarithm (Liang and Klein 2007). If fewer than `desired` pieces would be left,
-    as in a small text, SentencePiece's lower limit of expected occurrences is used."""
+    """Drop pieces with fewer expected occurrences than seeds.least, and compute new scores. Scores
+    use the digamma function in place of the logarithm (Liang and Klein 2007). If fewer than
+    `desired` pieces would be left, as in a small text, SentencePiece's own, lower limit is used."""
     from scipy.special import digamma
 
     pieces = trie.pieces
@@ -193,9 +197,9 @@ def _prune(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
 def final_scores(
     pieces: Pieces, kept: Sequence[str], required: Counter[str], room: int
 ) -> list[tuple[str, float]]:
-    """Choose the vocabulary of `room` pieces and return it with scores, best first. It has all
-    `required` characters and the best pieces. kept: characters with numbers from 1 on; required:
-    occurrences of each character."""
+    """Choose the vocabulary of `room` pieces: all `required` characters and the best pieces. Return
+    the pieces with scores, best first. `pieces.texts` has numbers for characters: 1 is the first
+    character in `kept`, 2 the second. required: the occurrences of each required character."""
     names = [""] * len(pieces)
     for k, (a, z) in enumerate(zip(pieces.texts.ends[:-1], pieces.texts.ends[1:], strict=True)):
         names[k] = "".join(kept[n - 1] for n in pieces.texts.numbers[a:z])

@@ -3,10 +3,9 @@
 As in SentencePiece 0.2.3 (unigram_model_trainer.cc, MakeSeedSentencePiecesFromCorpus): a suffix
 array of the bytes gives every interval of suffixes with a common prefix (Abouelhoda et al. 2004).
 Such a prefix is a substring that at least two different bytes follow. The score of a substring that
-may be a piece is the number of its occurrences times the number of its characters. Occurrences at
-the ends of sentences count twice if different bytes follow these ends. The array is built from
-distinct segments, not from the whole text.
-"""
+may be a piece is the number of its occurrences times the number of its characters. Each occurrence
+at the end of a sentence counts as two if the sentences after these begin with different bytes. The
+array is built from distinct segments, each stored with the bytes that follow it."""
 
 from __future__ import annotations
 
@@ -32,16 +31,17 @@ def find_seeds(
     ends_differ: bool = False,
     characters_differ: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find seeds. Return (begins: int64[], sizes: int64[], scores: float32[]): the position of one
-    occurrence of each seed in the letters of the segments, the seed's number of bytes, and its
-    number of occurrences times its number of characters. Seeds are sorted by falling score, then by
-    falling length, then by bytes. alphabet: the numbers of the characters that may be in pieces;
-    kinds: the result of character_kinds; most: the largest number of seeds.
+    """Find seeds: substrings that may become pieces. Return three arrays with an element per seed:
+    where it begins in segments.letters (int64[], one of its occurrences), its number of bytes
+    (int64[]), and its score (float32[]: occurrences times characters). Seeds are sorted by falling
+    score, then by falling length, then by bytes. alphabet: the numbers of the characters that may
+    be in pieces; kinds: the result of character_kinds; most: the largest number of seeds.
 
-    ends_differ: True if a sentence's end counts as different from everything else that follows a
-    seed, even from other ends. Use this for words of a dictionary: each word is a sentence, and
-    most are followed by the same first byte. characters_differ: True if different characters, not
-    only different bytes, must follow a seed, because all Thai letters begin with the same byte."""
+    A substring is a seed only if different bytes follow its occurrences. ends_differ: True if every
+    end of a sentence counts as a different byte; False if the first byte of the next sentence
+    counts instead. True is for sentences that are words of a dictionary, since most of these begin
+    with the same byte. characters_differ: True if different characters, not only bytes, must follow
+    a seed, because all Thai letters begin with the same byte."""
     letters, ends = segments.letters, segments.ends
     if not len(letters):
         none = np.empty(0, np.int64)
@@ -69,11 +69,13 @@ def find_seeds(
 
 @njit(cache=True, nogil=True)
 def _places(letters, ends, sizes, ends_differ):
-    """Return three arrays with an element for each byte of the letters. owners: int32[], the number
-    of the byte's segment; to_end: uint8[], the number of bytes to the end of the segment, at most
-    _FAR; inside: uint8[], the same without the bytes that follow the segment, at most _WIDEST + 1,
-    and 0 within a character. If ends_differ, `to_end` also leaves out the following bytes of a
-    segment that ends a sentence."""
+    """Return (owners, to_end, inside), arrays with an element per byte of `letters`. One or two
+    bytes, of what comes next in the corpus, follow each segment's text in `letters`. owners:
+    int32[], the byte's segment. inside: uint8[], how many bytes of the segment's text remain (at
+    most _WIDEST + 1), or 0 if no character begins at the byte. to_end: uint8[], how many bytes of
+    the segment remain (at most _FAR), those after its text included. ends_differ: True if no two
+    ends of sentences count as the same byte; then `to_end` equals `inside` in segments that end a
+    sentence."""
     owners = np.empty(len(letters), np.int32)
     to_end, inside = np.empty(len(letters), np.uint8), np.empty(len(letters), np.uint8)
     for segment in range(len(sizes)):

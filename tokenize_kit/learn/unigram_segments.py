@@ -6,9 +6,9 @@ character, so no text is lost. Sentences are cut into words, each with the space
 are cut into segments at digits, between two scripts and at characters that are not pieces
 (trainer_interface.cc of SentencePiece 0.2.3, IsValidSentencePiece).
 
-A seed is a substring that different bytes follow in the text. So a segment is stored with the bytes
-that follow it: one byte or, at the end of a sentence, a zero and the first byte of the document's
-next sentence.
+To find seeds, learning must know which bytes follow a substring (unigram_seeds.py). So each segment
+is stored with what follows it in the text: one byte or, at the end of a sentence, a zero and the
+first byte of the document's next sentence.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _FIRST_SCRIPT = 3
 @dataclass(frozen=True)
 class Words:
     """Distinct words. letters: uint8[], the words concatenated; ends: int64[words + 1]; counts:
-    int64[words]; following: uint8[words]: 0 before a space, else the next sentence's first byte."""
+    int64[words]; following: uint8[words], 0 if a space follows, else (at the end of a sentence) the
+    first byte of the next sentence. Words with different `following` are counted separately."""
 
     letters: np.ndarray
     ends: np.ndarray
@@ -56,9 +57,9 @@ class Words:
 
 @dataclass(frozen=True)
 class Segments:
-    """Distinct segments. letters: uint8[], each segment with the bytes that follow it; ends:
-    int64[segments + 1], bounds in letters; sizes, counts: int64[segments], the length of each
-    segment without the following bytes, and its count."""
+    """Distinct segments of words. letters: uint8[], the segments, each with the one or two bytes
+    that follow it in the text; ends: int64[segments + 1], bounds in `letters`; sizes:
+    int64[segments], lengths without the following bytes; counts: int64[segments]."""
 
     letters: np.ndarray
     ends: np.ndarray
@@ -71,8 +72,8 @@ def count_sentences(
     space_cuts: bool = False,
     dictionary: Dictionary | None = None,
 ) -> Words:
-    """Count the distinct words of weighted texts. space_cuts: True if sentences also end at spaces;
-    dictionary: each of its words in a text becomes a sentence."""
+    """Cut weighted texts into sentences, and count the distinct words of these. space_cuts: True if
+    sentences also end at spaces; dictionary: words that become sentences of their own."""
     counted = WordCounts()
     for data, rows, weight in weighted_batches(documents):
         breaks = np.zeros(len(data) + 1, np.bool_)
@@ -98,9 +99,11 @@ def _sentence_end(data, at, z, breaks, space_cuts):
 
 @njit(cache=True, nogil=True)
 def _cut_sentences(data, rows, breaks, space_cuts):
-    """Cut texts into words; return (words: uint8[], ends: int64[]). A sentence's last word is
-    followed by a zero and the first byte of the document's next sentence (for the last sentence, of
-    its first). breaks: bool[len(data) + 1], True if a sentence also ends before the byte."""
+    """Cut texts into words; return (words: uint8[], ends: int64[]). After the last word of a
+    sentence come a zero and the first byte of the text's next sentence; after the text's last
+    sentence, that of its first sentence. Sentences end at line ends, tabs, NUL, U+2581, U+2585 and
+    where `breaks` says. rows: bounds of the texts; breaks: bool[len(data) + 1], True if a sentence
+    ends before the byte; space_cuts: True if spaces end sentences too."""
     out = np.empty(3 * len(data) + 2 * len(rows), np.uint8)
     ends = np.empty(len(data), np.int64)
     w = count = 0
@@ -149,8 +152,8 @@ def _without_following(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray
 
 
 def character_kinds(kept: Sequence[str]) -> np.ndarray:
-    """Return uint8[kept + 1]: the kind of each character, by its number; position 0 is not used.
-    kept: the characters, sorted by code point. Hiragana and Katakana count as Han."""
+    """Return uint8[kept + 1]: element k is the kind (script, digit or space) of kept[k - 1];
+    element 0 is unused. kept: sorted by code point. Hiragana and Katakana count as Han."""
     of_script = np.arange(len(SCRIPTS)) + _FIRST_SCRIPT
     for name, same in (("Hiragana", "Han"), ("Katakana", "Han"), ("Unknown", "Common")):
         of_script[SCRIPTS.index(name)] = of_script[SCRIPTS.index(same)]
@@ -243,7 +246,9 @@ def _cut_words(letters, ends, counts, following, alphabet, kinds):
 
 
 def without_following(segments: Segments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (letters, ends, counts) of the distinct segments, without following bytes, sorted."""
+    """Return the distinct segments, sorted: (letters: uint8[], the segments concatenated; ends:
+    int64[segments + 1], bounds in `letters`; counts: int64[segments], occurrences). The bytes that
+    follow each segment in the text, which `segments` also stores, are left out."""
     starts = segments.ends[:-1]
     kept = np.ones(len(segments.letters), np.bool_)
     kept[segments.ends[1:] - 1] = False

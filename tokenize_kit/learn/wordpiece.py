@@ -48,9 +48,9 @@ def _without_space(words: CharacterWords) -> CharacterWords:
 
 
 def number_words(words: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
-    """Spell words in symbols: kept characters, each plain at the beginning of a word and marked
-    within a word. Return the words and the names of the symbols. Words with other characters become
-    [UNK] and are dropped. kept: sorted by code point."""
+    """Spell words in symbols; return the words and the names of the symbols. A symbol is a kept
+    character at the beginning of a word, or within a word (then its name has a mark). Words with
+    other characters, which are encoded as [UNK], are left out. kept: sorted by code point."""
     codes = np.array([ord(c) for c in kept], np.uint32)
     positions = np.searchsorted(codes, words.codes)
     inside = positions < len(codes)

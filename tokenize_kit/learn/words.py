@@ -1,8 +1,8 @@
 """Distinct words of a corpus, counted and laid out for learning merges.
 
 Memory grows with the distinct words, not with the texts; counts are 64-bit. The distinct words of
-gigabytes of text have hundreds of millions of bytes, so only one array, of 32 bits, has an element
-per symbol. Words are sorted by weight, so the weight of a word follows from its position.
+gigabytes of text have hundreds of millions of bytes. To save memory, only one array has an element
+per symbol, an int32. Words are sorted by weight, so the weight of a word follows from its position.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class WordCounts:
     def add_pieces(
         self, data: np.ndarray, start: int, ends: np.ndarray, weights: np.ndarray
     ) -> None:
-        """Count adjacent pieces of `data`; the first begins at `start`. ends, weights:
-        int64[pieces]."""
+        """Count adjoining pieces of `data` from `start` on. ends, weights: int64[pieces]."""
         data = read_only(data)
         at = 0
         while at < len(ends):
@@ -72,7 +71,7 @@ class WordCounts:
         return self.used
 
     def words(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the pieces: (letters: uint8[], ends: int64[words + 1], counts: int64[words])."""
+        """Return the distinct pieces: (bytes: uint8[], ends: int64[n + 1], counts: int64[n])."""
         ends = self.ends[: self.used + 1]
         return self.letters[: ends[-1]], ends, self.counts[: self.used]
 
@@ -147,10 +146,10 @@ def lay_out(
     numbers: np.ndarray | None = None,
 ) -> Text:
     """Return words laid out as a `Text`, whose field `lengths` is empty until merges are learned.
-    symbols: uint8[] or int32[], the words concatenated; ends: int64[words + 1], 0 and the end of
-    each word; weights: int64[words]; numbers: int32[], the id of each symbol, by default the symbol
-    itself. Words of one symbol, which have no pairs, or of weight 0 are left out. Raises
-    LlmcurateError if there are more than 2^31 symbols."""
+    Words of one symbol, which have no pairs, or of weight 0 are left out. symbols: uint8[] or
+    int32[], the words concatenated; ends: int64[words + 1], their bounds; weights: int64[words];
+    numbers: int32[], the id of each symbol, by default the symbol itself. Raises LlmcurateError if
+    there are more than 2^31 symbols."""
     words = np.flatnonzero((np.diff(ends) > 1) & (weights > 0))
     words = words[np.argsort(-weights[words], kind="stable")]
     sizes = ends[words + 1] - ends[words]
@@ -190,7 +189,8 @@ def _cells(symbols, ends, words, numbers, first, total):
 
 @njit(nogil=True, forceinline=True)
 def weight_at(blocks, bounds, values, at):
-    """Return the weight of the word that the symbol at position `at` belongs to."""
+    """Return the weight of a word. at: the index in a Text's array `cells` of any element of the
+    word. blocks, bounds, values: fields of the same Text."""
     k = np.int64(blocks[at >> BLOCK])
     while at >= bounds[k + 1]:
         k += 1

@@ -1,11 +1,11 @@
-"""A pattern's tree as a table: the state and the class of the next code point give the next state
-and tell if there is a match.
+"""Compile a pattern to a table: from a state and the next code point's class, the table gives the
+next state and whether there is a match.
 
-Alternatives are tried in order, as in a backtracking engine; the longest match does not win. A
-state is therefore the ordered list of positions in the pattern that are still alive (Pike's
-threads), and a match drops all positions later in the list. A look-ahead depends on the next code
-point, so a state also has undecided look-aheads and matches. The step for the class of the next
-code point then tells if the text before that code point matches.
+Alternatives are tried in order, as in a backtracking engine; the longest match does not win. So a
+state is the ordered list of positions in the pattern that are still alive (Pike's threads), and a
+match drops all positions later in the list. The result of a look-ahead depends on the next code
+point, so a state also keeps look-aheads and matches that are still undecided. The step for the next
+code point decides whether the text before that code point matches.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _MATCH, _CHARS, _LOOK, _SPLIT, _JUMP = range(5)
 
 @dataclass(frozen=True)
 class Table:
-    """A compiled pattern. steps: uint16[states, classes + 1]: 2 * next state, plus 1 if the text so
-    far matches. State 0 is dead, state 1 is the first; the last column is for the end of the text.
-    ascii: uint8[128], pages: uint8[0x1100], blocks: uint8[blocks, 256]: look-up tables for the
-    class of a code point. group: the code points per group into which a match is split from its
-    end; 0: no split."""
+    """A pattern compiled to a state machine. steps: uint16[states, classes + 1]: 2 * next state,
+    plus 1 if the text so far matches. State 0 is dead, state 1 is the first; the last column is for
+    the end of the text. ascii: uint8[128], pages: uint8[0x1100], blocks: uint8[blocks, 256]:
+    look-up tables for the class of a code point. group: if not 0, a match is split, from its end,
+    into groups of this many code points."""
 
     pattern: str
     steps: np.ndarray
@@ -62,7 +62,8 @@ class Table:
 
 
 class _Program:
-    """A pattern as a list of instructions (positions): (kind, set or target, second argument)."""
+    """A pattern compiled to a list of instructions, each a tuple (kind, argument, argument). In
+    this module, a position in the pattern is the index of an instruction in this list."""
 
     def __init__(self) -> None:
         self.positions: list[tuple[int, int, int]] = []
@@ -155,7 +156,8 @@ def _classes(sets: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _States:
-    """Ordered lists of live positions; a state is the number of a list, in order of discovery."""
+    """The states of a pattern's table, numbered in the order in which they are found. A state is
+    the ordered list of the positions in the pattern that matching has reached."""
 
     def __init__(self, program: _Program, kinds: np.ndarray) -> None:
         self.program, self.kinds = program, kinds
@@ -186,8 +188,10 @@ class _States:
                 positions.append(at)
 
     def step(self, positions: tuple[int, ...], kind: int) -> tuple[bool, tuple[int, ...]]:
-        """Return (True if the text before the next code point matches, the positions alive after
-        that code point). kind: the code point's class, -1 for the end of the text."""
+        """Return (matches, following) for a step from the state `positions`, the places in the
+        pattern that matching has reached. matches: True if the text before the next code point
+        matches; following: the state after that code point. kind: the code point's class, -1 for
+        the end of the text."""
         waiting = list(reversed(positions))
         passed: set[int] = set()
         following: list[int] = []
@@ -282,8 +286,8 @@ def cut_alike(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
 
 
 def pattern_name(parts: tuple[str, ...]) -> str | None:
-    """Return the name of the published pattern with these parts, written for Oniguruma or for
-    Rust's regex; None for other parts."""
+    """Return the name of the published pattern with these parts, else None. The syntax of the parts
+    may be Oniguruma's or that of Rust's regex."""
     for name, pattern in PATTERNS.items():
         if parts == pattern.parts or cut_alike(parts, pattern_with(name, pattern.digits).parts):
             return name

@@ -35,9 +35,9 @@ SCRIPT_BOUNDARIES = (
 
 @lru_cache(maxsize=1)
 def script_rows() -> tuple[list[list[int]], np.ndarray]:
-    """Return the rows of automaton.Table.steps and the class of every code point, uint8[0x110000],
-    for SCRIPT_BOUNDARIES. States: 0 dead, 1 the first, 2 within code points that scripts share, 3 +
-    k within the script with index k."""
+    """Return the state machine of SCRIPT_BOUNDARIES as (rows of automaton.Table.steps, the class of
+    every code point: uint8[0x110000]). The states are: 0 dead; 1 at the beginning; 2 after code
+    points that all belong to several scripts; 3 + k after a code point of script k."""
     positions = [SCRIPTS.index(name) for name in _ORDER]
     class_of = np.zeros(len(SCRIPTS), np.uint8)  # 0: shared
     class_of[positions] = np.arange(1, len(positions) + 1)
@@ -184,9 +184,9 @@ def _whole(build: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A list of patterns that are applied one after the other. gguf: llama.cpp's name for the list,
-    or None; digits: the name of its rule for digits; cut: returns the parts, in Oniguruma's syntax,
-    for another rule for digits."""
+    """A list of expressions that split text, applied one after the other. parts: the expressions,
+    in Oniguruma's syntax; source: where they come from; digits: how they split digits; cut: returns
+    the parts with another expression for digits; gguf: llama.cpp's name for the list, or None."""
 
     parts: tuple[str, ...]
     source: str
@@ -267,9 +267,9 @@ def superwords(digits: Digits) -> Pattern:
 
 
 def pattern_with(name: str, digits: Digits) -> Pattern:
-    """Return a named pattern with the given rule for digits, for a tokenizer.json. `gguf` depends
-    on the resulting parts, not on the name: Llama 3's pattern with single digits is Qwen2's. Raises
-    KeyError for names that are not in PATTERNS or DIGITS."""
+    """Return a named pattern with the given rule for digits, for a tokenizer.json. Its `gguf`, the
+    name in llama.cpp, follows from the expressions, not from `name`: Llama 3's pattern with single
+    digits has Qwen2's `gguf`. Raises KeyError for names that are not in PATTERNS or DIGITS."""
     parts = PATTERNS[name].cut(RIGHT if digits == "triples-right" else _RULES[digits])
     gguf = next((p.gguf for p in PATTERNS.values() if p.parts == parts), None)
     return replace(PATTERNS[name], parts=parts, digits=digits, gguf=gguf)

@@ -1,9 +1,8 @@
 """Parser for the regular expressions of pre-tokenisers.
 
-Supported: literals, classes, properties, groups, alternatives, repetition (greedy and possessive),
-(?i:...), and one code point of look-ahead, as published patterns use them. Any other construct
-raises an error that names it, so a pattern is matched exactly or not at all.
-"""
+Supported are the constructs of published patterns: literals, classes, properties, groups,
+alternatives, repetition (greedy and possessive), (?i:...), and look-ahead by one code point. Any
+other construct raises an error that names it, so a pattern is matched exactly or not at all."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ class Either:
 @dataclass(frozen=True, eq=False)
 class Repeat:
     """A part repeated `least` to `most` times (None: no limit). More repetitions are tried first.
-    possessive: True if only the longest repetition is tried; the part is then a Chars."""
+    possessive: True if only the longest repetition of a set of characters (Chars) is tried."""
 
     part: Node
     least: int
@@ -273,9 +272,8 @@ def parse(pattern: str, dialect: Dialect) -> Node:
 
 
 def right_groups(pattern: str) -> tuple[str, int] | None:
-    r"""Read a pattern X{1,n}(?=(?:X{n})*(?!X)), where X is a property or \d, which cuts runs of X
-    into groups from the right. Return (the pattern of a run, the code points per group), or None
-    for other patterns. This is the only look-ahead without a length limit that is supported,
-    because the length of the run decides its result."""
+    r"""Read a pattern X{1,n}(?=(?:X{n})*(?!X)), where X is a property or \d. It cuts runs of X into
+    groups of n from the right. Return (X+, n), or None for other patterns. All other look-aheads
+    are limited to one code point; this one must read to the end of the run."""
     match = _RIGHT_GROUPS.fullmatch(pattern)
     return (match["set"] + "+", int(match["size"])) if match else None

@@ -39,8 +39,8 @@ def class_at(data, at, table):
 
 @njit(nogil=True, inline="always")
 def match_at(data, start, end, table):
-    """Return the end of the match that begins at `start`, or `start` if there is no match or an
-    empty one."""
+    """Return the end of the match at `start`, or `start` if no match or an empty match begins
+    there."""
     steps, ascii_classes, columns = table[0], table[1], np.uint64(table[4])
     at, match_end = start, start
     state = columns << _1

@@ -161,9 +161,9 @@ def _in_bytes(ranges: Ranges, name: str, texts: Texts) -> tuple[np.ndarray, np.n
 
 @njit(cache=True, nogil=True)
 def _positions(data, offsets, rows, chars):
-    """Return int64[]: the byte position of each character, given by its number in its row. The
-    number after the last character gives the text's end, higher numbers -1. Numbers must be sorted
-    by row, then by value."""
+    """Return int64[], the byte position of character chars[i] (a number) in row rows[i] (a text).
+    The number of characters in a row gives the row's end; numbers outside the row give -1. Rows
+    must be sorted, and the numbers of a row, too."""
     positions = np.full(len(rows), -1, np.int64)
     k = 0
     while k < len(rows):

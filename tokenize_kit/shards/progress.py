@@ -34,7 +34,7 @@ Checkpoint = Callable[[], tuple[Message, list[Path]]]
 
 @dataclass(frozen=True)
 class Position:
-    """A position in the input: the number of documents before it, and these documents' hash."""
+    """A position in the input. documents: the number of documents before it; digest: their hash."""
 
     documents: int = 0
     digest: str = ""
@@ -49,7 +49,8 @@ class InputChanged(Exception):
 
 class Progress:
     """The saved progress of an encode. position: the position at which to resume; state: the states
-    of file writers as JSON, by name; undrawn: documents so far whose ids could not be drawn."""
+    of file writers as JSON, by name; undrawn: how many documents so far were encoded without random
+    sampling, because sampling was asked for but cannot handle these documents."""
 
     def __init__(
         self,
@@ -58,8 +59,8 @@ class Progress:
         say: Callable[[str], None] | None = None,
         save_bytes: int = SAVE_BYTES,
     ) -> None:
-        """Resume from `folder`, which has a stopped run's files; if they do not allow that, empty
-        the folder. identity: everything that the written files depend on, except the documents."""
+        """Resume a stopped run from its files in `folder`; if this is impossible, empty the folder.
+        identity: everything that the written files depend on, except the documents."""
         self._save_bytes = save_bytes
         self.folder, self._identity = folder, identity
         self.position = BEGIN
@@ -124,9 +125,10 @@ class Progress:
         self, position: Position, size: int, files: dict[str, Checkpoint], last: bool = False
     ) -> None:
         """Record that `size` more bytes of text, up to `position`, are written. Save the progress
-        if enough text is unsaved. files: functions that sync files and return (state, files), by
-        the name of the state. last: True at the end of the input; progress is then saved if the
-        whole text is long enough."""
+        if `save_bytes` of text, and 1/64 of all text so far, are unsaved. files: {name of a file
+        writer: function that syncs the writer's files and returns (its state, its files)}. last:
+        True at the end of the input. Any unsaved text is then enough to save, if the input has
+        `save_bytes` or more."""
         self._bytes += size
         self._unsaved += size
         least = self._save_bytes

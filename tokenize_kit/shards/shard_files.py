@@ -43,7 +43,7 @@ DOCUMENTS = pa.schema(
 class Encoded:
     """Encoded documents. tokens: the tokens of all documents, concatenated; table: one row of
     DOCUMENTS per document; mask: uint8[tokens], 1 for tokens that count in training, None if all
-    count; undrawn: documents whose ids could not be drawn (encode/sampling.py)."""
+    count; undrawn: how many documents random sampling could not handle (encode/sampling.py)."""
 
     tokens: np.ndarray
     table: pa.Table
@@ -90,8 +90,8 @@ def concatenate(parts: list[Encoded]) -> Encoded:
 def add_edges(
     ids: np.ndarray, counts: np.ndarray, begin: int | None, end: int | None, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Add the tokens that begin and end each document; return (tokens: dtype[], lengths:
-    int64[rows]). ids: uint32[]; counts: int64[rows]."""
+    """Put `begin` before and `end` after each document's tokens, unless None. Return (tokens:
+    dtype[], lengths: int64[rows]). ids: uint32[]; counts: int64[rows], the ids per document."""
     lengths = counts + (begin is not None) + (end is not None)
     if begin is None and end is None:
         return ids.astype(dtype), lengths
@@ -153,8 +153,8 @@ def megatron_index(lengths: np.ndarray, dtype: np.dtype[Any]) -> bytes:
 
 @dataclass(frozen=True)
 class ShardState:
-    """The saved state of an open shard. tokens: the number of tokens; rows: the files of its
-    document table."""
+    """The saved state of an open shard. tokens: the number of tokens; rows: the names of the files
+    to which its document table is saved."""
 
     tokens: int = 0
     rows: list[str] = field(default_factory=list)
@@ -162,7 +162,8 @@ class ShardState:
 
 @dataclass(frozen=True)
 class SideState(Message):
-    """The saved state of train or val: finished files, counts, the open shard and its number."""
+    """The saved state of one side of the split, the training texts (train) or the held-out texts
+    (val): names of finished files, counts, the number of the open shard, and this shard's state."""
 
     files: list[str] = field(default_factory=list)
     documents: int = 0
@@ -175,7 +176,7 @@ class SideState(Message):
 
 class _Shard:
     """An open shard. Tokens are written to disk at once; the table of documents stays in memory.
-    before: a state that `checkpoint` returned; rows: the folder for saved tables."""
+    before: a state to resume from; rows: the folder in which `checkpoint` saves the table."""
 
     def __init__(
         self,
@@ -204,7 +205,8 @@ class _Shard:
         self._new.append(table)
 
     def checkpoint(self, side: str) -> tuple[ShardState, list[Path]]:
-        """Sync everything to disk and return the state and the files that it describes."""
+        """Sync everything to disk; return (state, the files needed to resume from the state).
+        `side` (train or val) goes into file names."""
         files = [file for file in (self.file, self.mask) if file is not None]
         for file in files:
             sync_open(file)
@@ -239,9 +241,9 @@ def _read_rows(path: Path) -> pa.Table:
 
 @dataclass
 class Side:
-    """The shards of one side of the split, train or val, with their counts. masked: True if a loss
-    mask is written next to each shard; rows: the folder in which checkpoints save tables; before:
-    the saved state to resume from."""
+    """The shards of one side of the split, `train` or `val` (its name), with their counts. masked:
+    True if a loss mask is written next to each shard; rows: the folder in which checkpoints save
+    the open shard's table of documents; before: the saved state to resume from."""
 
     folder: Path
     name: Literal["train", "val"]

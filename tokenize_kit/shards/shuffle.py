@@ -1,10 +1,9 @@
 """Sort documents on disk, into a random order that depends on a seed, or by given keys.
 
-Documents are sorted by key: a hash of seed and id, or the key that `DocumentKeys` give. Documents
-with equal ids stay in input order. Encoded documents are written to one file in runs of a few
-million tokens, each sorted by the first bits of the key. Afterwards the documents of each bucket,
-whose keys have the same first bits, are read and sorted. Memory holds one run and the table of one
-bucket.
+A document's sort key is a hash of seed and id, or its key in `DocumentKeys`. Documents with equal
+ids stay in input order. First, encoded documents are written to one file in runs of a few million
+tokens, each run sorted by the first bits of the keys. Then documents with the same first bits are
+read and sorted, one such bucket after another. Memory holds one run and one bucket's table.
 """
 
 from __future__ import annotations
@@ -44,16 +43,16 @@ def keys(ids: pa.ChunkedArray, seed: int = 0) -> np.ndarray:
 
 @dataclass(frozen=True)
 class DocumentKeys:
-    """Keys of documents that replace the hashes of their ids; they take 16 bytes per document. ids:
-    uint64[n], ascending, the hashes that `keys` gives for the ids; values: uint64[n], the keys."""
+    """Sort keys that replace the hashes of document ids as the order of documents. ids: uint64[n],
+    the hashes of the ids (from the function `keys`), ascending; values: uint64[n], the sort keys.
+    The two arrays take 16 bytes per document."""
 
     ids: np.ndarray
     values: np.ndarray
 
     @classmethod
     def of_ids(cls, ids: np.ndarray, values: np.ndarray) -> DocumentKeys:
-        """Build keys from hashes of ids in any order. If an id is repeated, its first value
-        counts."""
+        """Build keys from hashes of ids in any order. Of a repeated id, the first value counts."""
         ids, first = np.unique(ids, return_index=True)
         return cls(ids, values[first])
 
@@ -87,8 +86,8 @@ class Spilled(Message):
 
 class Shuffle:
     """Sorts documents on disk: call `add` for documents, then `close`, then read `documents` once.
-    folder: an empty folder, or that of the state `before`; the caller removes it. before: a state
-    that `checkpoint` returned. order: the keys to sort by, in place of hashes of seed and ids."""
+    before: a state that `checkpoint` returned, or None; folder: an empty folder or, with `before`,
+    that state's folder; the caller removes it. order: keys to sort by; None: hashes of the ids."""
 
     def __init__(
         self,

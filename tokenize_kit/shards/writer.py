@@ -121,16 +121,16 @@ class Layout:
     eos_token      The token that ends documents, if it is not the tokenizer's.
     bos_token      The token that begins documents, if it is not the tokenizer's.
     val_fraction   The share of documents held out, by the hash of their ids.
-    val_by         Hold out documents one by one (id), or whole clusters (cluster; needs `Keys`).
+    val_by         Hold out single documents (id), or whole clusters (cluster; needs Keys.sides).
     shuffle        The seed of the order, which depends only on the seed and the ids; None keeps
                    the input's order.
     packing        Keep the order (input), or put similar documents together (neighbours; needs
-                   `Keys`).
+                   Keys.order).
     form           The format of the files (shard_files.py).
-    pattern        The name of the pattern that cuts text, for a tokenizer that is a file of ranks.
+    pattern        The name of the pattern that cuts text, for a tokenizer in tiktoken's format.
     loss_mask      The column with the tokens that count in training (loss_mask.py).
-    sampling       The rate of drawing ids (encode/sampling.py); None does not draw.
-    sampling_seed  The seed of the draws, used with the documents' ids."""
+    sampling       The rate of random splits into tokens (encode/sampling.py); None: not random.
+    sampling_seed  The seed of random splits, used with the documents' ids."""
 
     shard_tokens: int = 100_000_000
     append_eos: bool = True
@@ -166,23 +166,24 @@ class Layout:
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """Keys that replace the hashes of document ids. sides: the keys for the split, the same for all
-    documents of a cluster; documents with small keys are held out; order: the keys by which
-    documents are ordered in the shards."""
+    """Keys that replace the hashes of document ids. sides: the keys for the split into train and
+    val, the same for all documents of a cluster; small keys are held out (val). order: the keys by
+    which documents are sorted."""
 
     sides: DocumentKeys | None = None
     order: DocumentKeys | None = None
 
     def digests(self) -> dict[str, str]:
-        """Return a hash of each set of keys that is given, by name."""
+        """Return {name: hash of the keys} for `sides` and `order`, without fields that are None."""
         named = {"sides": self.sides, "order": self.order}
         return {name: draws.digest for name, draws in named.items() if draws is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Sizes that do not change the shards: limits of memory, the text encoded between two saves of
-    the progress, and the text on which gigatoken is tried."""
+    """Amounts that do not change the shards. piece_bytes: text encoded at once; save_bytes: text
+    encoded between two saves of the progress; run_tokens: tokens of documents sorted at once;
+    sample_bytes: text to read before gigatoken, another encoder, is compared with ours."""
 
     piece_bytes: int = PIECE_BYTES
     save_bytes: int = SAVE_BYTES
@@ -202,22 +203,23 @@ def encode_shards(
     record: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Encode documents into token shards in `out` and return the manifest. batches: documents with
-    the columns `id`, `text`, optionally `source` and `lang`, and the column that `loss_mask` of the
-    layout names.
+    the columns `id` and `text`, optionally `source` and `lang`, and the column given as `loss_mask`
+    in the layout.
 
     tokenizer: a tokenizer.json or another file that vocabulary.py supports. workers: the number of
-    threads, used if our kernels encode; each holds some megabytes of text, or one document. say: a
-    function that is called with a line on resuming a stopped run, or on why that is impossible. by:
-    the keys for `val_by` and `packing` of the layout. record: a function that is called with the
-    name of the encoder, which is not part of the manifest.
+    threads (always one if the tokenizer's library encodes, not our encoder); each holds some
+    megabytes of text, or one document. say: a function that is called with lines for the user, such
+    as why a stopped run cannot be resumed. by: the keys for `val_by` and `packing` of the layout.
+    record: a function that is called with the name of the encoder, which is not part of the
+    manifest.
 
     A document is never split over shards. The bytes written depend only on the documents, the
-    tokenizer and the layout. They do not depend on the batches or on `workers`. A killed run
-    resumes with the same `out` and writes the same bytes (progress.py).
+    tokenizer, the layout and the keys. They do not depend on the batches or on `workers`. A killed
+    run resumes with the same `out` and writes the same bytes (progress.py).
 
     In the manifest, `bytes` counts the UTF-8 bytes of the texts; `tokens` includes the tokens that
     begin and end documents. Raises `LlmcurateError` for an unusable tokenizer, a missing column, a
-    null text, no documents, or no documents on one side of the split; `out` is then unchanged."""
+    null text, no documents, or no documents to train on or to hold out; `out` is then unchanged."""
     layout, sizes, by = layout or Layout(), sizes or Sizes(), by or Keys()
     named = layout.bos_token, layout.eos_token
     vocabulary = open_vocabulary(tokenizer, layout.pattern)
@@ -261,8 +263,8 @@ def encode_shards(
 
 
 class _Chosen:
-    """The encoder that all threads use: first ours, then gigatoken if both give the same ids for a
-    sample of the texts. name: gigatoken's name, or the reason why it is not used."""
+    """The encoder that all threads use: at first ours; gigatoken as soon as it gives the same ids
+    for a sample of the texts. name: gigatoken's name, or the reason why it is not used."""
 
     def __init__(self, vocabulary: Vocabulary, sample_bytes: int) -> None:
         self.encode, self._ours, self._bytes = vocabulary.encode, vocabulary.encoder, sample_bytes
@@ -407,7 +409,7 @@ def _shuffled(
     shuffle: Shuffle,
 ) -> Iterator[tuple[Encoded, Position]]:
     """Yield documents in the shuffled order. Progress is saved only while documents are collected
-    on disk; a run that is interrupted later writes all shards again."""
+    on disk. A run that is interrupted after this has to write all shards again."""
     position = progress.position
     try:
         for part, position in documents:

@@ -25,9 +25,10 @@ Lengths = tuple[tuple[int, ...], ...]
 
 
 def lengths_of(mask: Mask) -> Lengths | None:
-    """Return the lengths of the documents in each row, or None if attention cannot run document by
-    document. It can if the mask is causal and has documents and no other feature, on a CPU and
-    outside of compiled code. The result is computed once per mask."""
+    """Return the lengths of the documents in each row if attention can run one document at a time,
+    else None. Attention can do this on a CPU, outside of torch.compile, if the mask is causal, has
+    documents and no other feature, and if the documents are contiguous and not too short
+    (SHORTEST). The result is computed once per mask."""
     documents = mask.documents
     if (
         documents is None
@@ -57,8 +58,7 @@ def _lengths(documents: Tensor) -> Lengths | None:
 def by_document(q: Tensor, k: Tensor, v: Tensor, lengths: Lengths) -> Tensor:
     """Return causal attention within each document. ``q``, ``k``, ``v``: [batch, heads, length,
     head_dim]. The plain causal kernel runs on one document at a time, because one call with a mask
-    over the whole row would also compute the scores between tokens of different documents.
-    """
+    over the whole row would also compute the scores between tokens of different documents."""
     if all(len(sizes) == 1 for sizes in lengths):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     rows = []
@@ -75,7 +75,7 @@ Attention = Callable[..., Tensor]  # arguments: q, k, v, mask, and scores to add
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """An attention function and the cases that it supports."""
+    """An attention function and the cases that it supports: mask features, dtypes and devices."""
 
     attention: Attention
     masks: frozenset[str]
@@ -113,8 +113,7 @@ def _repeat_heads(kv: Tensor, heads: int) -> Tensor:
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = None) -> Tensor:
     """Return softmax(q k^T / sqrt(head_dim) + bias + added) v (Vaswani et al. 2017). Scores and
     softmax are in float32 or wider. A query that sees no key gets 0. The mask's ``softcap``
-    applies to the scaled products, before bias and added scores.
-    """
+    applies to the scaled products, before bias and added scores."""
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     with torch.autocast(q.device.type, enabled=False):
         exact = torch.promote_types(q.dtype, torch.float32)
@@ -149,9 +148,10 @@ def has_cudnn(device: torch.device) -> bool:
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = None) -> Tensor:
     """Run PyTorch's fused attention. A query that sees no key gets 0. PyTorch's flash kernel runs
-    if the mask is only causal, and on a CPU also with documents. On a CPU that kernel needs values
-    as wide as keys, so narrower values are padded with zeros if there is more than one query. With
-    keys of 192 and values of 128 dimensions, this takes 40 % of the time of the unfused kernel."""
+    if the mask is only causal. On a CPU it also runs if the documents can be computed one at a time
+    (``lengths_of``). On a CPU the flash kernel needs values as wide as keys, so narrower values are
+    padded with zeros if there is more than one query. For example, with keys of 192 and values of
+    128 dimensions, the flash kernel with padding takes 40 % of the time of the unfused kernel."""
     narrower = q.shape[-1] - v.shape[-1]
     if narrower > 0 and mask.queries > 1 and q.device.type == "cpu":
         return sdpa(q, k, F.pad(v, (0, narrower)), mask, added)[..., :-narrower]
@@ -166,8 +166,8 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = Non
 
 
 def _one_query(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None) -> Tensor:
-    """Return the attention of one query per row, as in generation. The heads that share keys are
-    computed as several queries of one head, so that the cache is not copied for each of them."""
+    """Return the attention of one query per row, as in generation. Query heads that share a key
+    head become several queries of one head, so that the cache is not copied for each of them."""
 
     def shared(x: Tensor) -> Tensor:
         return x if x.shape[1] == 1 else x.reshape(x.shape[0], k.shape[1], -1, x.shape[3])
@@ -179,7 +179,8 @@ def _one_query(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None
 
 
 def _seen(q: Tensor, mask: Mask, added: Tensor | None) -> Tensor:
-    """Return the mask for PyTorch's function: bool, or numbers that are added to the scores."""
+    """Return the argument attn_mask of PyTorch's scaled_dot_product_attention: bool, True for keys
+    that a query sees, or numbers to add to the scores (-inf for hidden keys)."""
     bias = mask.scores(q.dtype)
     if added is not None:
         bias = added.to(q.dtype) if bias is None else bias + added.to(q.dtype)

@@ -28,7 +28,8 @@ class Row:
     """A row of a device's table: a back end, and the masks and dtypes for which ``auto`` uses it.
     ``masks``, ``dtypes``: the mask features and dtypes; None means all that the back end supports.
     ``single``: True if ``auto`` also uses it for a single query, as in generation, with any mask.
-    ``on``: tells if a device uses it. ``least``: the smallest number of keys."""
+    ``on``: a function that tells if ``auto`` uses the row on a device; None means on each.
+    ``least``: the smallest number of keys for which ``auto`` uses the row."""
 
     backend: str
     why: str
@@ -92,7 +93,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
 
 
 def fix_for_compiler() -> None:
-    """Tell torch.compile that functions that describe a device return constants."""
+    """Tell torch.compile that functions which describe a device always return the same value."""
     for fact in (has_cudnn, generation):
         torch.compiler.assume_constant_result(fact)
 
@@ -114,10 +115,10 @@ def check_name(backend: str) -> None:
 
 
 def resolve(backend: str, q: Any, mask: Mask, values: int | None = None) -> Row:
-    """Return the row to use, from the device's table of back ends, for the setting ``backend``. If
-    this is ``auto``, or a back end that failed the trial before training, return what ``choose``
-    returns. Raises ``LlmcurateError`` if ``backend`` does not support these queries and this mask.
-    """
+    """Return the row (back end and reason) to use for the setting ``backend``. If the setting is
+    ``auto`` or is in ``EXCLUDED`` (back ends that failed a trial), return what ``choose`` returns,
+    else a row with this back end. Raises ``LlmcurateError`` if this back end does not support these
+    queries and this mask."""
     check_name(backend)
     if backend == "auto" or backend in EXCLUDED:
         return choose(q, mask, values)
@@ -142,8 +143,7 @@ def attend(
     last dimension may differ. ``heads`` is a multiple of ``kv_heads``. With a ``SharedMask``, q, k
     and v have this process's tokens only. ``added``: [batch, heads, queries, keys], numbers to add
     to the scores. Raises ``LlmcurateError`` if the back end is unknown or does not support this
-    mask, dtype or device.
-    """
+    mask, dtype or device."""
     if isinstance(mask, SharedMask):
         assert added is None
         k, v = mask.parallel.gathered(k, v)
@@ -165,11 +165,11 @@ def prepare(
     values: int | None = None,
     compiled: bool = False,
 ) -> None:
-    """Compute what the back end stores in a mask for all layers. Only shape, dtype and device of
-    ``q`` are read. Call this before an activation checkpoint (a block that is computed again in the
-    backward pass) runs attention, because code inside a checkpoint must not store anything.
-    ``compiled``: True if blocks are compiled one by one. Each block would be compiled again if a
-    mask stored more."""
+    """Compute what all layers share for a back end, and store it in the mask. Only shape, dtype and
+    device of ``q`` are read. Call this before an activation checkpoint (a block that is computed
+    again in the backward pass) runs attention, because code inside a checkpoint must not store
+    anything. ``compiled``: True if blocks are compiled one by one. If True, the documents' lengths
+    are not stored, because storing them would cause each block to be compiled again."""
     if isinstance(mask, SharedMask):
         for each in mask.chunks:
             prepare(q, each, backend, values, compiled)

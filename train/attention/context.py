@@ -27,7 +27,8 @@ class ContextParallel:
     count: int
 
     def chunks(self, length: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return both chunks of this process as [first, end). 2 x count must divide ``length``."""
+        """Return the early and the late chunk of a row that this process computes, as [first, end).
+        ``length``: the tokens of the row, a multiple of 2 x the number of processes."""
         size = length // (2 * self.count)
         starts = self.rank * size, length - (self.rank + 1) * size
         return (starts[0], starts[0] + size), (starts[1], starts[1] + size)
@@ -76,6 +77,7 @@ class SharedMask:
 
     @once
     def chunks(self) -> tuple[Mask, Mask]:
-        """The masks for the queries of this process's two chunks. They are built once."""
+        """The masks for the queries of this process, which computes two chunks of each row
+        (``ContextParallel``): a mask per chunk. They are built once."""
         early, late = self.parallel.chunks(self.rows.queries)
         return self.rows.of_queries(*early), self.rows.of_queries(*late)

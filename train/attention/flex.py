@@ -25,7 +25,7 @@ def _kernel() -> Any:
 
 def compiled(*tensors: Tensor, **settings: Any) -> Any:
     """Run ``flex_attention`` as a kernel that is compiled for the shapes of ``tensors``. Raises
-    ``RunFailed`` if this process has compiled it for ``SHAPES`` other shapes."""
+    ``RunFailed`` if this process has compiled it for too many shapes (``SHAPES`` is the most)."""
     from torch._dynamo import config, exc
 
     try:

@@ -17,8 +17,7 @@ from train.attention.flash.spans import Spans, bounds, spans
 
 def window_mask(mask: Mask) -> Tensor:
     """Return True for each key that a query sees by window, sinks, globals and random blocks: bool
-    [batch or 1, heads or 1, queries, keys]. Documents, prefix and causality are not applied.
-    """
+    [batch or 1, heads or 1, queries, keys]. Documents, prefix and causality are not applied."""
     assert mask.window is not None
     places = mask.key_positions // mask.block
     own = places[:, None, mask.offset : mask.offset + mask.queries, None]
@@ -39,7 +38,7 @@ def window_mask(mask: Mask) -> Tensor:
 
 
 def segment_mask(mask: Mask) -> Tensor:
-    """Return True for keys that a query sees by segments: bool [batch or 1, 1, queries, keys]."""
+    """Return True for keys in segments that a query sees: bool [batch or 1, 1, queries, keys]."""
     assert mask.segment is not None
     segments = mask.key_positions // mask.segment
     own = segments[:, None, mask.offset : mask.offset + mask.queries, None]
@@ -65,10 +64,10 @@ def _random_mask(mask: Mask, own: Tensor, keys: Tensor) -> Tensor:
 @lru_cache(maxsize=64)
 def random_blocks(most: int, window: int, first: int, count: int, draw: int) -> Tensor:
     """Draw random blocks of keys for each block of queries: int64 [most + 1, most, count]. Entry
-    [n, i] has the ``count`` blocks that block i of a document of n blocks sees, filled up with -1.
-    They are at least ``window`` blocks away from block i and not among the document's ``first``
-    blocks, which see no random blocks themselves. ``draw`` is the seed. The result for a document
-    does not depend on ``most``, which is the number of blocks in a row."""
+    [n, i] is for block i of a document of n blocks: the ``count`` blocks that it sees, filled up
+    with -1. These are at least ``window`` blocks away from block i. The document's ``first`` blocks
+    neither see random blocks nor are drawn. ``draw`` is the seed. ``most``, the number of blocks in
+    a row, does not change the result for a document."""
     order = torch.tensor(
         [
             [number() for _ in range(most)]
@@ -92,8 +91,7 @@ Value = TypeVar("Value")
 
 class once(Generic[Value]):
     """``functools.cached_property`` without a lock. Before Python 3.12 the original takes a lock,
-    at which ``torch.compile`` breaks its graph.
-    """
+    at which ``torch.compile`` breaks its graph."""
 
     def __init__(self, make: Callable[[Any], Value]) -> None:
         self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
@@ -107,9 +105,9 @@ class once(Generic[Value]):
 
 
 class Bias(Protocol):
-    """A term that is added to the scores. Some back ends compute the classes in ``FORMS``
-    themselves; any other class, such as a user's own, works only with the back ends that call
-    ``scores``."""
+    """A term that is added to the scores. Some back ends compute the bias of T5 and ALiBi (the
+    classes in ``FORMS``) by formulas of their own. Any other class, such as a user's own, works
+    only with back ends that call ``scores``."""
 
     def scores(self, distance: Tensor) -> Tensor:
         """Return the bias of each head for ``distance`` [batch or 1, queries, keys]."""
@@ -129,9 +127,9 @@ class Alibi:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relative:
     """T5's bias: a learned number for each bucket of distances (Raffel et al. 2020). ``weight``:
-    [buckets, heads]. Half of the buckets hold a single distance each. The others widen with the
-    logarithm up to ``distance``, and larger distances share the last. With ``both_ways``, keys
-    after the query use the second half of the buckets. Otherwise they count as distance 0."""
+    [buckets, heads]. With ``both_ways``, half of the buckets are for keys after the query; without
+    it, these count as distance 0. In each direction, half of the buckets hold one distance each;
+    the others widen with the logarithm up to ``distance``, and larger distances share the last."""
 
     weight: Tensor
     distance: int
@@ -162,34 +160,33 @@ FORMS: dict[type, str] = {Alibi: "alibi", Relative: "relative"}
 class Mask:
     """The keys that each query sees.
 
-    The queries are the last ``queries`` of the ``keys`` in a row, except that ``ahead`` keys follow
-    them.
+    A row has ``keys`` tokens: earlier ones, then the queries, then ``ahead`` others.
 
     ``causal``: True if a query sees no keys after its own position.
-    ``documents``: int [batch, keys]. The document of each key. A query sees only the keys of its
-        own document, which is that of the key at the query's position.
-    ``query_documents``: int [batch, queries]. The documents of the queries if the queries are other
-        tokens than the keys.
+    ``documents``: int [batch, keys]. The document of each key. A query sees only keys of its own
+        document. A query and the key at the same position belong to the same document.
+    ``query_documents``: int [batch, queries]. The document of each query, if queries are other
+        tokens than keys.
     ``window``: a query sees the keys that are less than this distance away, on either side.
     ``sinks``: the number of first positions of a document that are visible outside the window.
     ``globals``: in an encoder with a window, the number of first tokens of a document that see all
         its tokens and are seen by all.
     ``random``: in an encoder with a window, the number of further keys that each query sees. They
         are drawn at random. ``draw`` is the seed.
-    ``block``: the number of tokens that is the unit of ``window``, ``globals`` and ``random``.
-    ``dilations``: for each head, a number d: its window has every d-th key and reaches d times
-        further.
-    ``segment``: the number of tokens of a segment. A query sees its own segment of its document and
-        the segment before.
-    ``memory``: True if ``keys`` holds all tokens twice. A query sees the segment before its own in
-        the first copy, and its own segment in the second.
+    ``block``: ``window``, ``globals`` and ``random`` count blocks of this many tokens.
+    ``dilations``: a number d per head: its window has every d-th key and reaches d times further.
+    ``segment``: documents are divided into segments of this many tokens. A query sees its own
+        segment and the segment before.
+    ``memory``: True if the keys are two copies of all tokens. A query sees the segment before its
+        own in the first copy, and its own segment in the second.
     ``prefix``: bool [batch, keys], True for keys that all queries of the document see, whatever the
         other fields say.
     ``positions``: int [batch or 1, keys]. The position of each key in its document, for window,
         sinks and bias. None: positions count from the start of the row.
     ``bias``: a term that is added to the scores.
     ``gaps``: True if a cache has dropped keys, so that positions may jump within a document.
-    ``content``: True if each layer passes its own scores to ``attend``.
+    ``content``: True if each layer gives ``attend`` its own scores (``added``), which are added to
+        the scores of queries and keys.
     ``softcap``: a number c; products of queries and keys become c * tanh(product / c).
     """
 
@@ -292,8 +289,7 @@ class Mask:
     @once
     def distance(self) -> Tensor:
         """Position of the query minus position of the key: int64 [batch or 1, queries, keys].
-        Raises ``ValueError`` if queries and keys are different tokens, as in cross-attention.
-        """
+        Raises ``ValueError`` if queries and keys are different tokens, as in cross-attention."""
         if self.query_documents is not None:
             raise ValueError("queries and keys are different tokens, so they have no distance")
         own = self.key_positions[:, self.offset : self.offset + self.queries, None]
@@ -324,8 +320,7 @@ class Mask:
 
 def positions_of(documents: Tensor) -> Tensor:
     """Return the position of each token in its document, from 0: int64 [batch, length].
-    ``documents``: [batch, length], document numbers. Each document is contiguous.
-    """
+    ``documents``: [batch, length], document numbers. Each document is contiguous."""
     length = documents.shape[1]
     index = torch.arange(length, device=documents.device).expand(documents.shape)
     fresh = torch.ones_like(documents, dtype=torch.bool)
@@ -337,8 +332,7 @@ def positions_of(documents: Tensor) -> Tensor:
 class Relation:
     """Vectors for the distances between queries and keys. ``rows``: [distances, size], a vector for
     each distance; None if each layer has its own vectors. ``index``: int64 [batch or 1, queries,
-    keys], the index in ``rows`` for each pair of query and key.
-    """
+    keys], the index in ``rows`` for each pair of query and key."""
 
     index: Tensor
     rows: Tensor | None = None

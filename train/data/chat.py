@@ -6,6 +6,7 @@ A template is Jinja in chat_template.jinja, or in tokenizer_config.json.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from llmcurate.base.roles import TOKEN_NAMES
 from llmcurate.base.tokenizer_file import load_tokenizer, special_ids
 from train.data.readers import Ints
 
+FILE = "chat_template.jinja"
 TYPED = "\ufdd2"  # a noncharacter, like BEGIN and END
 
 Message = dict[str, str]
@@ -31,27 +33,39 @@ def _plain(marked: str) -> str:
     return re.sub(f"[{BEGIN}{END}{TYPED}]", "", marked)
 
 
+def plain_template(end: str) -> str:
+    """Return a template for models that have none. A message is its role, a colon, a newline, its
+    content, the special token ``end``, and a newline."""
+    return (
+        "{% for message in messages %}{{ message.role }}:\n{{ message.content }}{{ "
+        + json.dumps(end, ensure_ascii=False)
+        + " }}\n{% endfor %}{% if add_generation_prompt %}assistant:\n{% endif %}"
+    )
+
+
 class Chat:
     """A tokenizer.json and the chat template beside it. Raises ``LlmcurateError`` if the template
     is missing, or if it is wrong; then the error names its file and line."""
 
-    def __init__(self, tokenizer: Path) -> None:
+    def __init__(self, tokenizer: Path, otherwise: str | None = None) -> None:
         self.tokenizer = load_tokenizer(tokenizer)
         self.special = special_ids(self.tokenizer)
         names = sorted(self.special, key=len, reverse=True)
         self._own = re.compile(f"({'|'.join(map(re.escape, names))})" if names else "(?!)")
-        config, file = tokenizer.parent / "tokenizer_config.json", "chat_template.jinja"
+        config = tokenizer.parent / "tokenizer_config.json"
         stated = read_json(config) if config.is_file() else {}
         named = {name: stated[name] for name in TOKEN_NAMES.values() if stated.get(name)}
         self.names = {
             name: value["content"] if isinstance(value, dict) else value
             for name, value in named.items()
         }
-        path = tokenizer.parent / file
+        path = tokenizer.parent / FILE
         self.where = str(path) if path.is_file() else f"{config}: chat_template"
         text = read_text(path) if path.is_file() else stated.get("chat_template")
+        self.own = text is not None
+        text = text if self.own else otherwise
         if not isinstance(text, str):
-            raise UsageError(f"{tokenizer.parent}: no chat template: put {file} there")
+            raise UsageError(f"{tokenizer.parent}: no chat template: put {FILE} there")
         self.sandbox = Sandbox()
         try:
             self.template = self.sandbox.template(text)
@@ -63,8 +77,9 @@ class Chat:
         return UsageError(f"{self.where}: {line}{' '.join(str(error).split())}")
 
     def _render(self, messages: Sequence[Message], *, prompt: bool) -> str:
-        """Return the template's text for ``messages``. BEGIN and END stand around its generation
-        blocks, and TYPED in the middle of each special token that a message spells."""
+        """Return the template's text for ``messages``, with marks. BEGIN and END enclose the
+        template's generation blocks. TYPED stands within each special token that a message spells,
+        so that ``encode`` takes the spelling for plain text."""
         guarded = [
             {
                 name: self._own.sub(lambda m: m[0][0] + TYPED + m[0][1:], _plain(value))
@@ -81,10 +96,11 @@ class Chat:
     def encode(
         self, messages: Sequence[Message], *, prompt: bool = False
     ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """Return the ids of a conversation, and True for the tokens that the assistant says, both
-        [tokens]: those in the template's generation blocks, or if it has none, those of the text
-        that the assistant's messages add, without white space at the end. Special tokens spelled in
-        messages are encoded as plain text. ``prompt``: add the beginning of an answer."""
+        """Return (ids [tokens], bool [tokens]: True for tokens that the assistant says). These
+        tokens are in the template's generation blocks. If the template has no such blocks, they are
+        the tokens that each assistant's message adds to the chat, without the beginning of an
+        answer and without white space at the end. Special tokens spelled in messages are encoded as
+        plain text. ``prompt``: add the beginning of an answer."""
         marked = self._render(messages, prompt=prompt)
         edges = [len(_plain(marked[: m.start()])) for m in re.finditer(f"[{BEGIN}{END}]", marked)]
         if not edges and not prompt:
@@ -113,8 +129,9 @@ class Chat:
         return edges
 
     def _ids(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return the ids and character offsets of a text. If messages spell special tokens, the
-        parts between the template's own special tokens are encoded one by one."""
+        """Return a text's ids and their character offsets. If a message spells a special token, the
+        text is first split at the special tokens that the template writes, and each part between
+        these is encoded by itself, as plain text. If not, the text is encoded in one call."""
         if TYPED not in text:
             self.tokenizer.encode_special_tokens = False
             encoded = self.tokenizer.encode(text, add_special_tokens=False)

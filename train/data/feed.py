@@ -28,10 +28,9 @@ _ROUNDS = 6  # of the Feistel network
 
 
 def permuted(entries: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray[np.int64]:
-    """Return where each of ``entries`` (numbers from 0 to count - 1) stands in a pseudo-random
-    order of all these numbers. ``key`` determines the order. A Feistel network over an even number
-    of bits is repeated until the result is below ``count`` (cycle walking; Black and Rogaway 2002).
-    """
+    """Return the position of each of ``entries`` in a pseudo-random order of 0 to ``count`` - 1.
+    ``key`` determines the order. A Feistel network over an even number of bits is repeated until
+    the result is below ``count`` (cycle walking; Black and Rogaway 2002)."""
     half = max(2, ((count - 1).bit_length() + 1) // 2)
     mask, bits = np.uint64((1 << half) - 1), np.uint64(half)
     keys = mix64(np.arange(_ROUNDS, dtype=np.uint64) + np.uint64(key))
@@ -70,7 +69,7 @@ class Steps(ABC):
         return [row for row, _ in self.numbered(step)]
 
     def documents(self, step: int) -> dict[int, int]:
-        """Return how many tokens a step reads of each document, by its number, in batch order."""
+        """Return {number of a document: how many of its tokens the step reads}, in batch order."""
         counts: dict[int, int] = {}
         for row in self.row_numbers(step):
             for document, _, taken in self.rows.spans(row):
@@ -157,7 +156,8 @@ class SourceFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class StageFigures:
-    """A stage, and for each source its packing and the number of rows that the stage uses."""
+    """The figures of one stage of training. ``rows``: the number of rows it uses; ``sources``: how
+    each source is packed, with the number of its rows that the stage uses."""
 
     name: str
     steps: int
@@ -182,11 +182,12 @@ class FeedFigures:
 
 class Feed(Steps):
     """The sources of a run, and the rows on which each step trains. ``roles``: special tokens that
-    the objective needs. ``takes``: function that returns how many positions a piece of a document
-    needs. ``task``: the model's task, if it has one. Raises ``LlmcurateError`` if sources cannot be
-    read or combined."""
+    the objective needs. ``takes``: returns how many positions of a row each piece of a document
+    fills, from the pieces' numbers of tokens and the context. ``task``: the model's task, if it has
+    one. Raises ``LlmcurateError`` if sources cannot be read or combined."""
 
     task: Task | None = None
+    template: str | None = None  # chat template of the run, if the model has none
     rows: Mixture
 
     def __init__(

@@ -45,7 +45,7 @@ def mix64(x: _U64) -> _U64:
 @dataclass(frozen=True, kw_only=True)
 class Packed:
     """The result of a packing. ``split`` is the number of documents in more than one row.
-    ``padded`` is the number of positions of rows that have no target, and ``used`` is the share of
+    ``padded`` is the number of positions without a target in all rows, and ``used`` is the share of
     positions that have a target. ``cropped`` is always 0: no packing drops tokens."""
 
     packing: str
@@ -164,9 +164,9 @@ PACKINGS: dict[str, type[Concat] | type[Padding] | type[BestFit]] = {
 
 
 def packing_for(asked: str, cuts: bool) -> str:
-    """Return the name of the packing for the setting ``asked``. ``auto`` is concat if ``cuts`` is
-    True, so that documents may be cut anywhere; otherwise it is best-fit. Raises ``LlmcurateError``
-    if the packing is unknown or does not suit the objective."""
+    """Return the name of the packing for the setting ``asked``. For ``auto`` this is concat if
+    documents may be cut anywhere (``cuts``), otherwise best-fit. Raises ``LlmcurateError`` if the
+    packing is unknown, or is concat although ``cuts`` is False."""
     if asked == "auto":
         return "concat" if cuts else "best-fit"
     if asked not in PACKINGS:

@@ -35,7 +35,8 @@ class Foreign:
     dtype: str | None = None
 
     def raw(self, default: str | None = None) -> np.dtype[Any]:
-        """Return the type of the tokens in a file that does not record their type."""
+        """Return the type of the tokens in a file that does not record it: the field ``dtype``,
+        else ``default``, else the smaller of uint16 and uint32 that fits all ids."""
         smallest = "<u2" if (self.vocab_size or 0) <= 1 << 16 else "<u4"
         return np.dtype(self.dtype or default or smallest).newbyteorder("<")
 
@@ -210,8 +211,7 @@ def read_megatron(path: Path, foreign: Foreign) -> Part:
     .idx: "MMIDIDX\\0\\0", uint64 version 1, uint8 type of tokens, uint64 S (number of sequences),
     uint64 N (number of document bounds), int32[S] lengths of sequences in tokens, int64[S] byte
     offsets of sequences, int64[N] document bounds: document k has the sequences from bounds[k] to
-    bounds[k + 1] - 1 (NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py).
-    """
+    bounds[k + 1] - 1 (NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py)."""
     index = path.with_suffix(".idx")
     raw = index.read_bytes()
     if len(raw) < _MEGATRON_HEADER or not raw.startswith(_MEGATRON_MAGIC):
@@ -313,8 +313,8 @@ _LITGPT_MAGIC, _LITGPT_HEADER = b"LITPKDS", 24
 
 
 def bin_files(folder: Path, names: set[str]) -> list[str]:
-    """Return the .bin files except LitData's. If one of them has an index (.idx), return no file,
-    because the reader of this layout would ignore the document ends in the index."""
+    """Return the .bin files in a folder, without those of LitData. Return no file if any of these
+    .bin files has an index (.idx), because `read_bin` would ignore the ends of documents there."""
     paths = [n for n in ending(".bin")(folder, names) if not Path(n).name.startswith("chunk-")]
     return [] if any(name.removesuffix(".bin") + ".idx" in names for name in paths) else paths
 
@@ -329,8 +329,7 @@ def read_bin(path: Path, foreign: Foreign) -> Part:
     dev/data/data_common.py). lit-gpt's PackedDataset, also of TinyLlama: "LITPKDS", uint64 version
     1, uint8 type of tokens, uint64 number of tokens in a chunk. A file has one or more chunks. The
     last chunk is filled up with the separator, the id ``end_of_text`` (Lightning-AI/litgpt before
-    0.4, lit_gpt/packed_dataset.py).
-    """
+    0.4, lit_gpt/packed_dataset.py)."""
     with path.open("rb") as file:
         head = file.read(_LLMC_HEADER)
     padded = head.startswith(_LITGPT_MAGIC)

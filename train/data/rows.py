@@ -3,10 +3,9 @@
 A packing (packing.py) decides the tokens of each row. A row consists of pieces of documents. Each
 piece comes with the token before it. At the start of a document this is the end-of-text token, as
 in generation; elsewhere it is the last token of the previous piece. An objective turns pieces into
-inputs and targets. If an objective adds or removes tokens, ``Takes`` gives the number of positions
-that a piece needs. Tokens that the shards mask are read but not scored in training; held-out text
-is scored whole.
-"""
+inputs and targets. If an objective adds or removes tokens, a function of type ``Takes`` says how
+many positions of a row a piece then fills. Tokens that the shards mask are read but not scored in
+training; held-out text is scored whole."""
 
 from __future__ import annotations
 
@@ -35,9 +34,9 @@ Takes = Callable[[Ints, int], Ints]
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """Tokens of one document within a row. ``document`` is the number of the document in the run.
-    ``first`` is the index in the document of the piece's first token, and ``before`` is the token
-    before it. ``counted`` marks the tokens that are scored; None means all."""
+    """Tokens of one document within a row. ``document``: the number of the document in the run.
+    ``first``: the index in the document of the piece's first token. ``before``: the token that
+    precedes the piece. ``counted``: True for tokens that are scored; None means all."""
 
     document: int
     first: int
@@ -47,10 +46,9 @@ class Piece:
 
 
 def cut_single(shards: Shards, held_out: float) -> Shards:
-    """Return the shards, cut in two if they have only one document. The last part, a share
-    ``held_out`` of its tokens, is the held-out text, as in nanoGPT's
-    data/shakespeare_char/prepare.py. The parts' bytes are estimated in proportion to their tokens.
-    """
+    """Return the shards, cut in two if they are a single document. The second part, a share
+    ``held_out`` of the tokens, is the held-out text, as in nanoGPT's
+    data/shakespeare_char/prepare.py. Bytes are estimated in proportion to tokens."""
     total = int(shards.length.sum())
     if shards.documents != 1 or total < 2:
         return shards
@@ -88,8 +86,9 @@ def split(
     If the shards do not name their held-out text, the choice depends only on the seed, the
     document's length and its first 512 tokens, so exact duplicates are never separated.
     ``unique_tokens`` limits training to whole documents, taken in a random order until they have
-    this many tokens. A smaller limit selects a subset of them. Raises ``LlmcurateError`` if all
-    documents are the same, or if they have fewer tokens than ``unique_tokens``."""
+    this many tokens. A smaller limit selects a subset of what a larger limit selects. Raises
+    ``LlmcurateError`` if all documents are the same, or if fewer than ``unique_tokens`` tokens are
+    left for training."""
     from train.data.kernels import prefix_hashes
 
     draws = np.empty(shards.documents, dtype=np.uint64)
@@ -124,16 +123,18 @@ def split(
 
 
 def sides(draws: npt.NDArray[np.uint64], held_out: float) -> npt.NDArray[np.bool_]:
-    """Return True for each held-out document, given a random number for each, ``draws``. A document
-    is held out if its number is at most ``held_out`` x 2^64, always if its number is the smallest,
-    and never if it is the largest."""
+    """Return True for each held-out document. ``draws`` has a random number for each document. A
+    document is held out if its number is at most ``held_out`` x 2^64, always if its number is the
+    smallest, and never if it is the largest."""
     least, most = draws.min(), draws[draws < draws.max()].max()
     bound = np.uint64(min(int(held_out * 2.0**64), 2**64 - 1))
     return draws <= np.uint64(min(max(bound, least), most))
 
 
 def longest(takes: Takes, context: int) -> int:
-    """Return the most tokens of one piece in a row. Raises ``LlmcurateError`` if no token fits."""
+    """Return the number of tokens in the longest piece that fits into a row of ``context``
+    positions. ``takes`` returns how many positions pieces need. Raises ``LlmcurateError`` if not
+    even one token fits."""
     lengths = np.arange(context + 1)
     while takes(lengths[-1:], context)[0] <= context:
         lengths = np.arange(2 * len(lengths))
@@ -210,8 +211,8 @@ class Rows:
         return self.shards.ids([document - self.first for document in documents])
 
     def _before(self, index: int, first: int) -> int:
-        """Return the token before a piece. At the start of a document this is ``Shards.before`` or,
-        if there is no such token, the last token of the previous document."""
+        """Return the token before a piece. At the start of a document (``first`` is 0), this is
+        ``Shards.before`` or, if that is None, the last token of the previous document."""
         document = int(self.documents[index])
         if first or self.shards.answers:
             place = int(self.shards.start[document]) + first - 1
@@ -225,7 +226,7 @@ class Rows:
         return 0
 
     def pieces(self, row: int) -> list[Piece]:
-        """Return the pieces of a row, in order. Raises ``LlmcurateError`` like ``tokens_of``."""
+        """Return the pieces of a row, in order. Raises ``LlmcurateError`` for unknown token ids."""
         pieces = []
         for index, first, taken in self._spans(row):
             document = int(self.documents[index])
@@ -257,8 +258,8 @@ def tokens_of(shards: Shards, document: int, part: slice) -> Ints:
 
 
 def counts(shares: Sequence[int], rows: int) -> list[int]:
-    """Divide ``rows`` rows among sources in proportion to ``shares``. Return the number of rows of
-    each source. The list of sources is halved repeatedly, and each half gets its share, rounded to
+    """Divide ``rows`` rows among sources in proportion to ``shares``; return the rows per source.
+    To do so, the list of sources is halved repeatedly, and each half gets its share, rounded to
     whole rows. So no source gets fewer rows if ``rows`` is larger."""
     if len(shares) == 1:
         return [rows]
@@ -271,9 +272,12 @@ def counts(shares: Sequence[int], rows: int) -> list[int]:
 def shares_of(
     sources: Sequence[Source], rows: Sequence[Rows], *, steps: int, batch: int
 ) -> list[int]:
-    """Return a whole number for each source, in proportion to its rows in ``steps`` steps of
-    ``batch`` rows. If sources have weights, the numbers do not depend on ``steps``. If they have
-    tokens or epochs, they are numbers of rows. Raises ``LlmcurateError`` if this is impossible."""
+    """Return a whole number for each source: the sources share the rows in the proportion of these
+    numbers. If all sources have weights, the numbers are in proportion to these. If each source has
+    tokens or epochs, its number is the rows that these take. If none has a weight, tokens or
+    epochs, the numbers are the sources' own numbers of rows. Raises ``LlmcurateError`` for other
+    mixtures, for a source without rows, and if the rows for tokens or epochs, divided by ``batch``
+    and rounded up, are not ``steps``."""
     for source, part in zip(sources, rows, strict=True):
         if not part.count:
             raise RunFailed(f"source {source.label}: no tokens to train on")

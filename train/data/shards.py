@@ -7,8 +7,8 @@ tokens-00000.idx         uint64 ends of documents, in tokens, counted within thi
 documents-00000.parquet  id, source, lang, tokens, bytes
 loss-00000.mask          uint8 per token, 1 where it is scored; only if the manifest has loss_mask
 
-Layouts of other trainers (readers.py) are recognised by their content. If llmcurate wrote the
-files, a manifest beside them records what the layout does not.
+Layouts of other trainers (readers.py) are recognised by their content. If llmcurate wrote files in
+such a layout, a manifest beside these files records what the layout does not.
 
 OUT/compared.jsonl has a line for each file that matched its manifest ({"path", "bytes", "mtime_ns",
 "sha256"}); an unchanged file is not read again. {"begun": step}: training started at this step
@@ -59,11 +59,11 @@ class Shards:
     ``tokens``), ``start`` and ``length`` (tokens within that file), ``bytes`` (UTF-8 bytes of the
     text; None if the layout does not record them). ``masks`` has for each file uint8 per token, 1
     where the token counts in training; None if all count. ``end`` is the id that ends documents.
-    ``begin`` is the id that begins documents, None if they begin with their text.
-    ``tokenizer`` is the path of the tokenizer, if the shards have one. ``held_out`` has the numbers
-    of the documents that the files name as held-out text, and is empty if they name none.
-    ``answers`` is True if masks apply to held-out documents, too, and each document is read after
-    the token before it in its file.
+    ``begin`` is the id that begins documents, None if they begin with their text. ``tokenizer`` is
+    the path of the tokenizer, if the shards have one. ``held_out`` has the numbers of the documents
+    that the files name as held-out text, and is empty if they name none. ``answers`` is True if
+    each document is a sample whose answer the masks mark. Then masks also apply to held-out
+    documents; the id before a document is the previous id in its file, not the property ``before``.
 
     ``fingerprint`` identifies the content: it is the SHA-256 of the manifest, which has the SHA-256
     of every file; without a manifest, the SHA-256 of names, sizes and samples of the files.
@@ -101,7 +101,8 @@ class Shards:
         return self.end if self.begin is None else self.begin
 
     def texts(self) -> Shards:
-        """Return the shards without the ``begin`` of each document, which ``before`` replaces."""
+        """Return the shards without the token ``begin`` at the start of each document. To predict
+        the first token of a text, put the token of the property ``before`` in front of the text."""
         if self.begin is None:
             return self
         return replace(self, start=self.start + 1, length=self.length - 1)
@@ -111,7 +112,7 @@ class Shards:
         return self.tokens[int(self.shard[index])][start : start + int(self.length[index])]
 
     def counted(self, index: int) -> npt.NDArray[np.bool_]:
-        """Return True for each token of a document that counts in training."""
+        """Return a bool per token of a document: True if training scores the token."""
         if self.masks is None:
             return np.ones(int(self.length[index]), np.bool_)
         start = int(self.start[index])
@@ -313,8 +314,8 @@ def _listing(folder: Path) -> set[str]:
 
 
 def _without_manifest(path: Path, foreign: Foreign) -> Shards:
-    """Open a folder of another trainer's files, or a single such file, whose layout depends on the
-    files beside it."""
+    """Open a folder of another trainer's files, or a single such file. The layout of a single file
+    depends on the files beside it."""
     folder = path.parent if path.is_file() else path
     names = _listing(folder)
     listed: list[str] = []
@@ -353,9 +354,9 @@ def _without_manifest(path: Path, foreign: Foreign) -> Shards:
 def _resolve(
     foreign: Foreign, path_given: Path, folder: Path
 ) -> tuple[Foreign, dict[str, int], Path | None]:
-    """Fill in what ``foreign`` lacks, from its tokenizer, or if it has neither tokenizer nor
-    vocabulary size, from the tokenizer.json in ``folder``. Return (the completed ``foreign``,
-    special ids, tokenizer's path). Errors name ``path_given``."""
+    """Return (``foreign`` completed from its tokenizer, special ids, the tokenizer's path).
+    ``foreign`` describes the files of another trainer. If ``foreign`` names no tokenizer and no
+    vocabulary size, the tokenizer.json in ``folder`` is taken. Errors name ``path_given``."""
     special: dict[str, int] = {}
     path = None
     unknown = foreign.tokenizer is None and foreign.vocab_size is None
@@ -462,7 +463,9 @@ _BLOCK = 1 << 20
 
 class Comparison:
     """A thread that compares files with the SHA-256 in their manifests, smaller files first.
-    Training starts at ``step``. Before ``since``, training read only files known to be intact."""
+    ``step``: the step at which this run begins. ``since``: the first step that may have read a
+    damaged file. This is the first step of this run, or of an earlier run that ended before all
+    files were compared."""
 
     def __init__(self, shards: Iterable[Shards], record: Path, step: int) -> None:
         self._record = record
@@ -525,8 +528,8 @@ class Comparison:
 
 
 def _read_record(record: Path) -> tuple[set[tuple[Any, ...]], int | None]:
-    """Return the intact files that a compared.jsonl lists, and the first step trained before all
-    files were compared, or None."""
+    """Return (the intact files that a compared.jsonl lists, step). step: the first at which
+    training began since the last time that all files were found intact, or None."""
     compared: set[tuple[Any, ...]] = set()
     begun = None
     for text in record.read_bytes().splitlines() if record.is_file() else ():

@@ -49,15 +49,16 @@ def token_of(role: str, roles: Roles, ids: Mapping[str, int]) -> int | None:
 
 
 def roles_of_run(path: Path, tokenizer: Tokenizer) -> Roles:
-    """Return the roles with which a run was trained. ``path`` is its tokenizer.json. Runs of older
-    versions have no token_roles.json: they read each text after the end-of-text token."""
+    """Return the roles of special tokens that a run was trained with. ``path``: the run's
+    tokenizer.json. If there is no token_roles.json, as in older versions, texts begin and end with
+    the end-of-text token."""
     roles = roles_of(path, tokenizer)
     return roles if (path.parent / FILE).is_file() else as_trained(roles, roles.end, roles.end)
 
 
 def as_trained(roles: Roles, before: int | None, end: int | None) -> Roles:
-    """Return the roles of a decoder trained on documents that are read after the id ``before`` and
-    end with the id ``end``."""
+    """Return ``roles`` with the special tokens of a decoder's training: the id ``before`` comes
+    before each document, and the id ``end`` after it. Other roles are kept."""
     around = () if before is None else (before,)
     ends = () if end is None else (end, *(other for other in roles.ends if other != end))
     return replace(roles, begin=before, before=around, behind=(), ends=ends)
@@ -79,8 +80,8 @@ def around_texts(path: Path, tokenizer: Tokenizer) -> tuple[int, int, list[int]]
 
 
 def first_of(roles: Roles) -> tuple[int, ...]:
-    """Return the ids before a text whose first token is predicted: ``before``, else the token that
-    begins a text, else the one that ends it."""
+    """Return the ids to put before a text so that its first token can be predicted: the role
+    ``before``, else the token that begins a text, else the token that ends a text."""
     return roles.before or tuple(n for n in (roles.begin, roles.end) if n is not None)[:1]
 
 

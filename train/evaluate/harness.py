@@ -46,8 +46,9 @@ Request = tuple[tuple[str, str], list[int], list[int]]  # texts, ids before, ids
 class HarnessModel(TemplateLM):
     """A decoder under lm-evaluation-harness. ``pretrained``: a loaded model, or the folder of a run
     or of transformers. ``max_length``: context in tokens, by default the model's.
-    ``max_batch_size`` is not used. Without ``add_bos_token``, texts begin without the ids that they
-    began with in training. As in training, a text that spells a special token has it."""
+    ``max_batch_size``: ignored. ``add_bos_token``: True if the ids with which texts began in
+    training come before each text. As in training, special tokens spelled in a text are encoded as
+    such."""
 
     def __init__(
         self,
@@ -91,7 +92,8 @@ class HarnessModel(TemplateLM):
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **_: Any
     ) -> list[int]:
-        """Return the ids of a text, after those that texts began with in training."""
+        """Return the ids of a text. Before them come the ids with which texts began in training,
+        unless ``add_special_tokens`` is False or the text's ids begin with them already."""
         ids: list[int] = self.tokenizer.encode(string, add_special_tokens=False).ids
         if add_special_tokens is False or ids[: len(self._before)] == self._before:
             return ids
@@ -179,7 +181,7 @@ class HarnessModel(TemplateLM):
         return str(self.judged.tokenizer_file).replace("/", "__")
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Return the place of the tokenizer's chat template; None if none is to be used."""
+        """Return where the tokenizer's chat template is, or None if no template is to be used."""
         if not chat_template:
             return None
         self._chat = Chat(self.judged.tokenizer_file)

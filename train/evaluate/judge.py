@@ -36,10 +36,10 @@ from train.runs.checkpoint import checkpoint_to_use, tokenizer_of
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A model to be judged. ``begin`` is the token id placed before each text. It is the one that
-    the model was trained with or that the tokenizer of a transformers folder adds, else the token
-    that begins a text, else the token that ends it.
-    """
+    """A model to be judged. ``begin`` is the id of the token placed before each text: the token
+    before each text in training or, for a transformers folder, the last token that its tokenizer
+    adds before a text. If there is no such token, ``begin`` is the tokenizer's token for the start
+    of a text. If that is missing too, ``begin`` is the token for the end of a text."""
 
     folder: Path
     model: Decoder
@@ -81,7 +81,7 @@ def open_model(folder: Path, *, device: str = "auto", which: str = "best") -> Ju
 
 @dataclass(frozen=True, kw_only=True)
 class TextScores(Scores):
-    """The scores of a text. Resampling its documents gives the interval of its bits per byte.
+    """The scores of a text. ``bits_per_byte_interval``: the interval from resampling the documents.
     ``word_perplexity``: exp(nats / number of words and line ends), the measure of Penn Treebank and
     WikiText (Merity et al. 2017); None if that number is not known."""
 
@@ -91,8 +91,8 @@ class TextScores(Scores):
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """The scores of a model, by the name of each text, of each set of questions and of each task of
-    lm-evaluation-harness."""
+    """The scores of a model: of each text, each set of questions and each task of
+    lm-evaluation-harness, by name."""
 
     model: Path
     context: int
@@ -115,7 +115,7 @@ def judge(
     seed: int = 0,
 ) -> Judgement:
     """Score the model on ``texts`` (folders of shards) and ``questions``. ``words``: the number of
-    words and line ends of a text. Confidence intervals come from resampling with ``seed``.
+    words and line ends of each text. Confidence intervals come from resampling with ``seed``.
     ``context`` is in tokens, by default the model's context. Raises ``LlmcurateError`` if a file or
     the context does not suit the model."""
     model = judged.model
@@ -201,8 +201,7 @@ def document_nats(
     device: str = "auto",
 ) -> Values:
     """Return the loss in nats of every document of ``texts`` (folders of shards), in shard order.
-    The newest checkpoint computes it, unless a file in the run's folder already has the values.
-    """
+    The newest checkpoint computes it, unless a file in the run's folder already has the values."""
 
     def nats(missing: Sequence[str]) -> Values:
         judged = open_model(run, device=device)
@@ -220,8 +219,9 @@ def document_nats(
 def stored_values(
     run: Path, content: Mapping[str, str], how: str, compute: Callable[[Sequence[str]], Values]
 ) -> Values:
-    """Return the values of each text that a file in the run's folder has; ``compute`` and store
-    those that are missing. ``content``: a digest of each text. ``how``: settings of scoring."""
+    """Return the values of each text. Those in a file in the run's folder are read; missing ones
+    are computed with ``compute`` and stored. ``content``: a digest of each text. ``how``: settings
+    of scoring."""
     weights = start_of(run).digest
     made_of = {name: f"{digest} {weights} {how}" for name, digest in content.items()}
     stored, stored_of = _read_stored(run / FILE)

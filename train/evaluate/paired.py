@@ -8,7 +8,7 @@ multiplied by the squared quantile of Student's distribution with its degrees of
 root of the sum of both products is half of the interval's width. The interval is exact if one
 variance is 0, else a little too wide.
 
-The differences hold for these corpora. Those of another crawl may differ more.
+The interval holds for these corpora. It does not say what the difference is on another crawl.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ SHARE = 0.95  # coverage of intervals
 
 def interval(parts: npt.NDArray[Any], totals: npt.NDArray[Any], seed: int) -> list[float] | None:
     """Return the 95 % bootstrap interval of sum(``parts``) / sum(``totals``), or None for a single
-    item. Both arrays have a number for each item, such as a document.
-    """
+    item. Both arrays have a number for each item, such as a document."""
     count = len(parts)
     if count < 2:
         return None
@@ -108,8 +107,7 @@ class Difference:
 
     def detectable(self, seeds: int | None = None) -> float | None:
         """Return the smallest true difference that an experiment like this one, with ``seeds``
-        seeds, would detect in 80 % of cases.
-        """
+        seeds, would detect in 80 % of cases."""
         from scipy.special import nctdtrinc, stdtrit
 
         def shift(freedom: float) -> float:
@@ -152,8 +150,8 @@ def paired_difference(
     """Return the difference of ``other`` from ``base``. Both are values of documents, such as nats:
     [seeds, documents]. Their sums are divided by the sum of ``sizes``, such as UTF-8 bytes, and
     multiplied by ``factor``, which by default turns nats into bits. ``strata`` has the number of
-    each document's stratum (such as its source). Documents are resampled within their stratum.
-    Strata of one document are merged."""
+    each document's stratum (such as its source). Documents are resampled within their stratum. All
+    strata with a single document become one stratum."""
     bits = (other - base) * factor
     seeds, documents = bits.shape
     total = max(float(sizes.sum()), 1e-300)
@@ -179,9 +177,9 @@ def paired_difference(
 def resampled(
     bits: Floats, sizes: npt.NDArray[np.int64], strata: Any, seed: int
 ) -> tuple[Floats, float]:
-    """Return bits per byte of resampled documents, [resamples, seeds], and the factor that makes
-    their variance unbiased.
-    """
+    """Return (bits per byte of documents drawn at random: [resamples, seeds], the factor that makes
+    their variance over the resamples unbiased). ``bits``: [seeds, documents]. ``strata``: the
+    number of each document's group, such as its source. Documents are drawn within their group."""
     _, codes, counts = np.unique(strata, return_inverse=True, return_counts=True)
     codes = np.where(counts[codes] == 1, len(counts), codes)
     groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]

@@ -55,7 +55,7 @@ def are_questions(path: Path) -> bool:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Read the questions of a file. An error names the wrong line."""
+    """Read the questions of a JSONL file. The error for an invalid line names the line."""
     lines = enumerate(read_text(path).split("\n"), 1)
     questions = [_question(line, f"{path}:{number}") for number, line in lines if line.strip()]
     if not questions:
@@ -103,8 +103,7 @@ def _is_text(value: Any) -> TypeGuard[str]:
 
 def split(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[list[int], list[int]]:
     """Encode context and continuation together, then return the token ids of each. Spaces at the
-    end of the context become part of the continuation, because a token begins with the space before
-    its word."""
+    end of the context go to the continuation, because a token begins with the space before it."""
     stripped = context.rstrip()
     whole = tokenizer.encode(context + continuation, add_special_tokens=False).ids
     boundary = len(tokenizer.encode(stripped, add_special_tokens=False).ids)
@@ -113,7 +112,8 @@ def split(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[list[i
 
 
 class Answers(Objective):
-    """The objective that scores continuations. With ``prefix``, the context is read both ways."""
+    """The objective that scores continuations. If ``prefix`` is True, the context's tokens also see
+    those after them in the context."""
 
     def __init__(self, prefix: bool) -> None:
         self.prefix = prefix
@@ -165,8 +165,8 @@ def score_questions(
     seed: int = 0,
 ) -> dict[str, Figure]:
     """Return the model's accuracy, perplexity and log-likelihoods (nats) on ``questions``, with
-    intervals. The token id ``begin`` is placed before each text. The start of a context that is too
-    long is left out."""
+    intervals. The token id ``begin`` is placed before each text. ``context``: the most tokens that
+    the model reads; the start of a longer question is left out."""
     pairs = []
     for question in questions:
         before, after = split(tokenizer, question.context, question.continuation)

@@ -23,18 +23,19 @@ from train.model.config import ModelConfig
 
 @dataclass(frozen=True)
 class Items:
-    """The scored items of a text. ``sizes`` [items]: the amounts that sums of values are divided
-    by, such as the bytes of each document; ``sources``: the name of each item's source, or ""."""
+    """The items of a text to score, such as documents. ``sizes`` [items]: the size of each item,
+    such as a document's bytes. ``sources``: the name of each item's source, or ""."""
 
     sizes: npt.NDArray[np.int64]
     sources: list[str]
 
 
 class Score(ABC):
-    """A score of trained runs; smaller is better. It is ``factor`` * sum(values) / sum(sizes), in
-    ``unit``, shown with ``digits`` after the point. ``reads``: ``shards`` if folders of token
-    shards are scored, ``texts`` for JSONL files, ``file`` for a file of the score's own. ``say``: a
-    line for the report on how models are scored."""
+    """A score of trained runs; smaller is better. For a text, it is ``factor`` * sum(values) /
+    sum(sizes) over the text's ``items``, in ``unit``, shown with ``digits`` after the point.
+    ``reads``: what is scored: ``shards`` (folders of token shards), ``texts`` (JSONL files) or
+    ``file`` (a file of the score's own kind). ``say``: a line for the report on how models are
+    scored."""
 
     unit: ClassVar[str] = "bits per byte"
     factor: ClassVar[float] = 1 / math.log(2)
@@ -48,16 +49,17 @@ class Score(ABC):
 
     @abstractmethod
     def items(self, path: Path) -> Items:
-        """Return the items of a text."""
+        """Return what is scored in ``path`` (a file or folder): items such as documents."""
 
     @abstractmethod
     def values(self, run: Path, texts: Mapping[str, Path], train: Mapping[str, Any]) -> Values:
-        """Return the value of each item, by text. The run's newest checkpoint computes the values
-        that the run's folder does not store. ``train``: the settings of the run's training."""
+        """Return {name of a text: the value of each of its items, such as documents}. Values that
+        the folder ``run`` does not store are computed with the run's newest checkpoint. ``texts``:
+        the path of each text. ``train``: the settings of the run's training."""
 
 
 class Bytes(Score):
-    """The nats of documents, as bits per byte."""
+    """The negative log-likelihood of documents, in bits per byte."""
 
     def check(self, name: str, model: ModelConfig, train: TrainConfig) -> None:
         if model.form == "decoder":
@@ -80,8 +82,8 @@ SCORES: dict[str, Callable[..., Score]] = {"bytes": Bytes}  # FILE stands for th
 
 
 def score_of(name: str, steps: int = 1) -> Score:
-    """Return the score called ``name``, or if that is the path of a file, the score for the file.
-    ``steps``: the steps of fine-tuning on the file. Raises ``UsageError`` for an unknown name."""
+    """Return the score called ``name``. If ``name`` is the path of a file, return the score after
+    fine-tuning on the file for ``steps`` steps. Raises ``UsageError`` if ``name`` is neither."""
     modules_of("train.lab.scores")
     if name in SCORES:
         return SCORES[name]()

@@ -32,6 +32,7 @@ from train.hf.keys import Pairs
 from train.measure.accounting import parameters
 from train.model.config import ModelConfig
 from train.model.decoder import name_in_whole_model
+from train.objective_settings import Task
 from train.runs.checkpoint import checkpoint_to_use, load_plan, step_of, tokenizer_of, weights_of
 from train.runs.plan import Plan
 from train.runs.tensors import write_tensors
@@ -62,13 +63,20 @@ def export(
     which: str = "best",
 ) -> Exported:
     """Export the ``best`` or ``last`` checkpoint of ``run`` to ``out``, a new folder, completely or
-    not at all. A generator is exported into a subfolder. Raises ``LlmcurateError``, for instance if
-    ``out`` has files or no family of transformers fits the model."""
+    not at all. The generator of an ELECTRA model goes to a subfolder. Raises ``LlmcurateError``,
+    for instance if ``out`` has files or no family of transformers fits the model."""
     if dtype not in DTYPES:
         raise UsageError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}")
     check_new(out)
     checkpoint, plan = chosen(run, which)
-    family = family_of(plan.model)
+    family, task = family_of(plan.model), plan.train.objective
+    usual = "last" if plan.model.causal else "first"
+    if isinstance(task, Task) and task.kind == "classify" and task.reads not in ("auto", usual):
+        raise UsageError(
+            f"{run}: it was trained to classify a text by its {task.reads} token (objective.reads),"
+            f" but {family.class_of(plan.model)} reads the {usual} one: train it with"
+            f" --set objective.reads={usual}"
+        )
     weights = weights_of(checkpoint)
     path = tokenizer_of(checkpoint)
     tokenizer = load_tokenizer(path)
@@ -127,8 +135,8 @@ def exported(
 
 
 def chosen(run: Path, which: str = "best") -> tuple[Path, Plan]:
-    """Return (checkpoint to export, its plan). The plan's model is without the parts that only
-    training uses."""
+    """Return the checkpoint to export and its plan. Modules that only training uses are removed
+    from the plan's model."""
     checkpoint = checkpoint_to_use(run, which)
     if checkpoint is None:
         raise UsageError(f"{run}: no finished checkpoint; give the folder a model was trained into")
@@ -142,8 +150,8 @@ def chosen(run: Path, which: str = "best") -> tuple[Path, Plan]:
 
 
 def config_json(config: ModelConfig, family: Family, roles: Roles, dtype: str = "float32") -> Pairs:
-    """Yield the keys of config.json. Unless the model is a decoder, the start token is the
-    end-of-text token, as in training."""
+    """Yield the (key, value) pairs of config.json. The decoder of an encoder-decoder starts with
+    the end-of-text token unless the model's settings name another."""
     end, pad = roles.end, roles.pad if config.form == "decoder" else None
     yield "architectures", [family.class_of(config)]
     yield from (("model_type", family.name), ("vocab_size", config.vocab), ("pad_token_id", pad))
@@ -165,9 +173,9 @@ def config_json(config: ModelConfig, family: Family, roles: Roles, dtype: str = 
 def write_tokenizer(
     folder: Path, path: Path, tokenizer: Tokenizer, roles: Roles, model: ModelConfig
 ) -> None:
-    """Copy a run's tokenizer.json from ``path``, with the files that belong to it. For a decoder,
-    tokenizer.json is changed if it would begin a text otherwise than in training. Settings of the
-    run's tokenizer_config.json are kept."""
+    """Copy a run's tokenizer.json from ``path``, with the files that belong to it. For a model that
+    is a decoder, the copy is changed if it does not put the same tokens before and after a text as
+    in training. Settings of the run's tokenizer_config.json are kept."""
     shutil.copyfile(path, folder / "tokenizer.json")
     copy_beside(path, folder)
     (folder / FILE).unlink(missing_ok=True)  # config.json states the roles
@@ -200,7 +208,7 @@ Pieces = list[tuple[int | str, int]]  # a token's id or the name of a text, and 
 
 
 def write_template(path: Path, tokenizer: Tokenizer, text: Pieces, pair: Pieces) -> None:
-    """Let a tokenizer.json put tokens around a ``text`` $A and a ``pair`` of texts $A and $B."""
+    """Set the tokens that a tokenizer.json puts around a text ($A) and a pair of texts ($A, $B)."""
     ids = {n: tokenizer.id_to_token(n) for n, _ in pair if isinstance(n, int)}
     single, double = (
         [f"{ids[n] if isinstance(n, int) else n}:{segment}" for n, segment in side]

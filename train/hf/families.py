@@ -32,8 +32,8 @@ _COUNTS = ("sinks", "globals", "random", "block")
 
 
 def _decisive(config: ModelConfig) -> dict[str, Any]:
-    """Return the settings that decide what a model computes, flattened. Settings that say the same
-    in other words are written in one way."""
+    """Return {dotted name: value} of the settings that decide what a model computes. Settings that
+    are written differently but have the same effect get the same values."""
     config = config.trunk
     values, position, own = to_dict(config), config.position, config.feed_forward
     values["mup_base"] = None if config.width_ratio == 1 else config.mup_base
@@ -71,9 +71,9 @@ def _decisive(config: ModelConfig) -> dict[str, Any]:
 
 
 def obstacles(family: Family, config: ModelConfig) -> dict[str, Any]:
-    """Return the settings that change if ``family`` writes the model's config.json and reads it
-    again, each with its value after that. If no setting changes, the family's class computes the
-    model."""
+    """Return {name: value} of the model settings that ``family`` cannot express: they change when
+    written to a config.json and read back. The values are those read back. If the result is empty,
+    the class in transformers computes the same function as our model."""
     task, lacking = config.head.task, dict[str, Any]()
     if task is not None and task.kind not in family.tasks:
         lacking = {"head.task": " or ".join(("none", *family.tasks))}

@@ -33,7 +33,7 @@ UNCHANGED = Layout(pack=lambda ours: ours[0], unpack=lambda theirs: [theirs])
 
 
 def plain(config: ModelConfig) -> Layout:
-    """Return the layout [outputs, inputs], as in torch.nn.Linear."""
+    """Return the layout of tensors that transformers holds as we do: matrices [outputs, inputs]."""
     return UNCHANGED
 
 
@@ -55,8 +55,8 @@ def scaled(factor: float, offset: float = 0.0) -> Layout:
 
 
 def concatenated(pieces: int, transposed: bool = False) -> Callable[[ModelConfig], Layout]:
-    """Return the layout of matrices [outputs, inputs] that are joined by rows. If ``transposed``,
-    they are [inputs, outputs] and joined by columns."""
+    """Return the layout of ``pieces`` matrices [outputs, inputs], joined into one by their rows. If
+    ``transposed``, transformers stores the transpose of the joined matrix."""
 
     def transpose(tensor: Tensor) -> Tensor:
         return tensor.T if transposed and tensor.dim() == 2 else tensor
@@ -98,8 +98,8 @@ def interleaved(config: ModelConfig) -> Layout:
 
 
 def reordered(groups: int, order: Tensor) -> Layout:
-    """Return a layout with each group's rows reordered: row i in transformers is our row
-    order[i]."""
+    """Return a layout (order of rows in transformers). The rows are divided into ``groups`` equal
+    groups. In each group, row i in transformers is our row order[i]."""
 
     def move(tensor: Tensor, order: Tensor) -> Tensor:
         grouped = tensor.unflatten(0, (groups, len(order)))
@@ -118,9 +118,10 @@ def rows_in_pairs(rotated: int) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A transformers module, ``theirs``, and our modules whose weights it holds, ``ours``. In these
-    names ``{}`` is the number of the layer and ``[]`` that of the expert: transformers has a tensor
-    for each expert, we have one for all. ``when`` selects the models that have the module."""
+    """A module of transformers, and our modules whose weights it holds. ``theirs`` is the name of
+    transformers' module, ``ours`` are the names of our modules. In a name, ``{}`` stands for the
+    layer number and ``[]`` for the expert number: transformers has one tensor per expert, we have
+    one for all. ``when`` tells if a model has the module."""
 
     ours: tuple[str, ...]
     theirs: str
@@ -132,9 +133,9 @@ Theirs = str | tuple[str, Callable[[ModelConfig], Layout]]
 
 
 def parts_from(names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
-    """Return the parts for a table from our names of modules to those of transformers. One of our
-    names that begins with ``{}`` is a module in a block. A row such as ``a: b c`` is for several
-    modules of one module: ``a.b`` and ``a.c``."""
+    """Return the parts (module pairs) for ``names``, a table {our module: transformers' module}. If
+    our name begins with ``{}``, the module is inside a block. {"a: b c": "x: y z"} in the table
+    means {"a.b": "x.y", "a.c": "x.z"}."""
     parts: list[Part] = []
     for ours, row in names.items():
         theirs, layout = (row, plain) if isinstance(row, str) else row
@@ -150,7 +151,8 @@ def parts_from(names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
 
 
 def exchanged(parts: tuple[Part, ...], names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
-    """Return ``parts`` with those of the modules in ``names`` replaced (see ``parts_from``)."""
+    """Return ``parts`` (module pairs); for each of our modules in ``names``, a table {our module:
+    transformers' module}, a part from this table replaces the old one."""
     new = parts_from(names)
     gone = {own for part in new for own in part.ours}
     return (*(part for part in parts if gone.isdisjoint(part.ours)), *new)
@@ -175,11 +177,11 @@ class Weight:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """A family of transformers' classes.
+    """A family of transformers' classes: how its config.json and its weights are written and read.
 
-    ``keys`` are the rows of its config.json, without the keys common to all families. ``tasks`` are
-    the parts of the heads for tasks that its classes have.
-    """
+    ``keys`` is the family's table of config.json keys, ``aliases`` are other names of keys.
+    ``parts`` are the modules of the model. ``tasks`` has the modules of a task's head, for each
+    task for which the family has a class."""
 
     name: str
     architecture: str
@@ -194,7 +196,8 @@ class Family:
 
     @property
     def prefix(self) -> str:
-        """The beginning of the names of tensors, except in files of the class without a head."""
+        """The first part of names of tensors, such as ``model.``. Files of transformers' base
+        class, which has no output head, omit this part."""
         first = self.parts[0].theirs
         return first[: first.find(".") + 1]
 
@@ -217,7 +220,7 @@ class Family:
         return reading
 
     def values(self, config: ModelConfig) -> dict[str, Any]:
-        """Return the keys of config.json that decide what the class computes."""
+        """Return the keys of config.json that decide what transformers' class computes."""
         values: dict[str, Any] = {"architectures": [self.class_of(config)], "pad_token_id": None}
         values |= {"vocab_size": config.vocab, "tie_word_embeddings": config.head.tied}
         return values | dict(self.write(config)) | dict(task_keys(config))
@@ -236,9 +239,9 @@ class Family:
         return with_saved_head(self, config, file)
 
     def read_back(self, config: ModelConfig) -> ModelConfig | None:
-        """Return the model that the family reads from its own config.json for ``config``. Keys that
-        it cannot write or read for this model are left out. None if the others describe no model.
-        """
+        """Return the model configuration that this family reads from its own config.json for
+        ``config``, or None if reading fails. A key that the family cannot write or read for this
+        model is skipped: the key's setting then has the default value."""
         values = self.values(config)
         reading = Reading(self.settings(values, "config.json"), None)
         for row in self._rows:
@@ -264,7 +267,8 @@ class Family:
         return Settings({**self.defaults, **values}, where, self.aliases)
 
     def parts_of(self, config: ModelConfig) -> list[Part]:
-        """Return the parts of a model. If it has a task, the head is that of the task's class."""
+        """Return the parts of a model, pairs (our modules, transformers' module). With a task such
+        as ``classify``, the parts of the head are those of transformers' class for the task."""
         parts, task = [part for part in self.parts if part.when(config)], config.head.task
         if task is None:
             return parts
@@ -333,7 +337,7 @@ USES = {  # the Hub's name of the task, and transformers' class that loads its m
 
 
 def of_choice(pool: str) -> dict[TaskKind, tuple[Part, ...]]:
-    """Return the head that chooses among texts, with the first layer called ``pool``."""
+    """Return the head for multiple choice. ``pool`` is the name of the head's first layer."""
     return {"choice": parts_from({"head.transform.linear": pool, "head": "classifier"})}
 
 
@@ -368,7 +372,7 @@ def task_keys(config: ModelConfig) -> Pairs:
 
 def with_saved_head(family: Family, config: ModelConfig, settings: Settings) -> ModelConfig:
     """Return the model's configuration, with the head for a task if config.json names a class with
-    such a head. Raises ``LlmcurateError`` for wrong labels."""
+    such a head. Raises ``LlmcurateError`` if the labels in config.json do not fit the task."""
     saved = settings.words("architectures") or []
     for kind in family.tasks:
         if family.class_for(CLASSES[kind]) in saved:

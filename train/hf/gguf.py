@@ -1,7 +1,8 @@
 """Write a trained model as one GGUF file, which llama.cpp and the programs built on it read.
 
-The keys, and the types of tensors, are those of llama.cpp's convert_hf_to_gguf.py. What an
-architecture computes was read in src/models of ggml-org/llama.cpp in November 2026.
+The keys, and the types of tensors, are those of llama.cpp's convert_hf_to_gguf.py. The source for
+what llama.cpp computes for each architecture is src/models of ggml-org/llama.cpp, read in November
+2026.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ _FAMILIES = tuple(replace(FAMILIES[name], tasks={}) for name in _ARCHITECTURES)
 
 
 def architecture_of(config: ModelConfig) -> Family:
-    """Return the family with the weights of llama.cpp's architecture for the model ``config``,
-    renamed to this architecture. Raises ``LlmcurateError`` naming the settings of the model that
-    the nearest architecture does not support."""
+    """Return the family of transformers whose weights fit the model ``config``. The family's name
+    is replaced by that of llama.cpp's architecture. Raises an ``LlmcurateError`` if no architecture
+    fits; the message names the settings that the nearest architecture does not support."""
     kind, scaled = "architecture of llama.cpp", _by_frequency(config)
     fit = [each for each in _FAMILIES if not scaled or _ARCHITECTURES[each.name] == "llama"]
     family, own = family_of(config, fit, kind), config.attention
@@ -76,8 +77,9 @@ def architecture_of(config: ModelConfig) -> Family:
 
 
 def _by_frequency(config: ModelConfig) -> bool:
-    """Return True if a GGUF file needs a divisor for each rotary frequency, which only llama.cpp's
-    architecture `llama` reads. For linear scaling, and YaRN with its usual ramp, keys suffice."""
+    """Return True if a GGUF file needs a divisor for each rotary frequency: for all scalings except
+    linear, NTK, and YaRN with its usual ramp. The file's metadata can describe these three. Of
+    llama.cpp's architectures, only `llama` reads divisors."""
     scaling = config.position.scaling if isinstance(config.position, Rope) else None
     if scaling is None or scaling.kind in ("linear", "ntk"):
         return False

@@ -107,7 +107,8 @@ def _share(rotated: int, size: int) -> float:
 
 
 def rotated_share(theirs: str, default: float) -> keys.Row:
-    """Return a config.json row: the rotated share of a head's dimensions."""
+    """Return a row of the table of config.json keys: the share of a head's dimensions that rotary
+    positions rotate."""
 
     def read(reading: keys.Reading) -> keys.Pairs:
         new, share = reading.file.sub("rope_parameters"), reading.file.number(theirs, default)

@@ -72,7 +72,7 @@ class Settings:
         return words
 
     def wholes(self, name: str) -> list[int]:
-        """Return a key's whole number or list of them as a list; empty if the key is absent."""
+        """Return the value of a key, whole numbers or a single one, as a list; empty if absent."""
         return list(self._checked(name, [], _WHOLES, "a list of whole numbers"))
 
     def one_of(self, name: str, choices: Mapping[str, Choice], default: Any = REQUIRED) -> Choice:
@@ -140,8 +140,8 @@ def activation(config: ModelConfig) -> str:
 
 @dataclass
 class Reading:
-    """A file that is being read, and the requested context. ``ours`` collects the settings of a
-    ModelConfig by dotted name."""
+    """A config.json that is being read. ``context`` is the context length requested by the user, if
+    any. ``ours`` collects the settings of a ModelConfig by dotted name."""
 
     file: Settings
     context: int | None
@@ -153,7 +153,8 @@ Pairs = Iterable[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class Row:
-    """A row of config.json's table: ``write`` returns a model's keys, ``read`` our settings."""
+    """A row of the table of config.json keys. ``write`` makes keys of config.json from a model;
+    ``read`` makes our settings from a config.json."""
 
     name: str
     write: Callable[[ModelConfig], Pairs] = lambda config: ()
@@ -182,14 +183,16 @@ flag = partial(setting, Settings.flag)
 
 
 def cap(theirs: str, ours: str) -> Row:
-    """Return a config.json row: a number, or null for no cap."""
+    """Return a row of the table of config.json keys: the key ``theirs`` holds the same limit as our
+    setting ``ours``. A number is the limit; null, 0 or a missing key means no limit."""
     return constant_key(
         theirs, attrgetter(ours), lambda read: [(ours, read.file.number(theirs, 0.0) or None)]
     )
 
 
 def length(theirs: str, default: Default = REQUIRED) -> Row:
-    """Return a config.json row: the context. The user may ask for another than the file's."""
+    """Return a row of the table of config.json keys: the context length. A length that the user
+    requests is read in place of the file's."""
     return Row(
         theirs,
         lambda config: [(theirs, config.context)],
@@ -198,7 +201,9 @@ def length(theirs: str, default: Default = REQUIRED) -> Row:
 
 
 def learned(theirs: str, default: int, *, offset: int = 0, counted: bool = False) -> Row:
-    """Return a config.json row: learned positions. ``counted``: its number includes ``offset``."""
+    """Return a row of the table of config.json keys: the key ``theirs`` has the number of learned
+    positions. The first ``offset`` vectors of the model's table of positions belong to no position.
+    If ``counted`` is True, the key's number includes them. ``default``: for an absent key."""
     extra = offset if counted else 0
 
     def read(reading: Reading) -> Pairs:
@@ -227,7 +232,8 @@ def heads(theirs: str, hidden: str) -> Row:
 
 
 def activated(theirs: str, names: Mapping[str, str], default: str) -> Row:
-    """Return a config.json row: the feed-forward's activation."""
+    """Return a row of the table of config.json keys, for the feed-forward's activation. ``theirs``:
+    the key. ``names``: {value of the key: our name}. ``default``: the value of an absent key."""
 
     def read(reading: Reading) -> Pairs:
         yield "feed_forward.activation", reading.file.one_of(theirs, names, default)
@@ -246,8 +252,8 @@ def either(theirs: str, ours: str, yes: str, no: str, default: bool) -> Row:
 
 
 def tied(default: bool) -> Row:
-    """Return a config.json row: whether the head is tied to the embedding. The row only reads the
-    key, because all families write the key alike."""
+    """Return a row of the table of config.json keys: whether the head is tied to the embedding. The
+    row only reads the key, ``default`` if missing. Another function writes it for all families."""
 
     def read(reading: Reading) -> Pairs:
         yield "head.tied", reading.file.flag("tie_word_embeddings", default)
@@ -258,18 +264,22 @@ def tied(default: bool) -> Row:
 def constant_key(
     theirs: str, value: Any, read: Callable[[Reading], Pairs] = lambda reading: ()
 ) -> Row:
-    """Return a config.json row: a key with a constant value, or one computed from the model."""
+    """Return a row of the table of config.json keys that writes ``value``, a constant or a function
+    of the model, as the key ``theirs``. ``read`` makes our settings from config.json, by default
+    none."""
     return Row(theirs, lambda config: [(theirs, value(config) if callable(value) else value)], read)
 
 
 def implied(*settings: tuple[str, Any]) -> Row:
-    """Return a config.json row: settings without a key, which all models of the family share."""
+    """Return a row of the table of config.json keys that needs no key. All models of the family
+    have the same values of the ``settings``, pairs (our setting, value)."""
     return Row(", ".join(name for name, _ in settings), read=lambda reading: settings)
 
 
 def expected(write: bool = False, missing: Mapping[str, Any] | None = None, **values: Any) -> Row:
-    """Return a config.json row: keys with one supported value each. If a key is missing, it has
-    this value, or the one in ``missing``."""
+    """Return a row of the table of config.json keys that checks ``values``: {key: the only
+    supported value}. A file with another value is refused. A key that the file lacks has the value
+    given in ``missing``, or else the supported value. ``write``: True to write the keys, too."""
 
     def read(reading: Reading) -> Pairs:
         for theirs, value in values.items():
@@ -280,7 +290,9 @@ def expected(write: bool = False, missing: Mapping[str, Any] | None = None, **va
 
 
 def same(theirs: str, ours: str, *, write: bool = True) -> Row:
-    """Return a config.json row: another key for a setting of an earlier row. Both must agree."""
+    """Return a row of the table of config.json keys that checks the key ``theirs``. Its value must
+    be that of our setting ``ours``, which an earlier row has read from another key. A file with a
+    different value is refused. ``write``: True to write the key, too."""
     value = attrgetter(ours)
 
     def read(reading: Reading) -> Pairs:
@@ -294,7 +306,7 @@ BIASED = implied(("attention.bias", "all"), ("feed_forward.bias", True))
 
 
 def biased(theirs: str, default: bool) -> Row:
-    """Return a config.json row: a flag for the biases of all linear layers."""
+    """Return a row of the table of config.json keys: a flag for the biases of all linear layers."""
     return Row(
         theirs,
         lambda config: [(theirs, config.feed_forward.bias)],

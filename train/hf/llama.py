@@ -81,8 +81,10 @@ def _qwen_layers(config: ModelConfig) -> keys.Pairs:
 def read_windows(
     reading: keys.Reading, *, on: bool = True, first: int = 0, every: int = 0
 ) -> keys.Pairs:
-    """Read which layers have a window. If the file does not list the kinds of layers, layers from
-    number ``first`` on have a window if ``on`` is True, except each ``every``-th layer."""
+    """Yield the settings of the attention window: its size and the layers that have it. The layers
+    are those in the file's list of layer types. If the file has no list and ``on`` is False, no
+    layer has the window. If the file has no list and ``on`` is True, the layers from index
+    ``first`` on have it, except every ``every``-th layer of the model (0: no exceptions)."""
     layers, window = reading.ours["layers"], reading.file.whole("sliding_window", None)
     marks = read_marks(reading) or "".join(
         "W" if on and layer >= first and not (every and (layer + 1) % every == 0) else "F"

@@ -1,9 +1,8 @@
 """Import of a transformers folder as an llmcurate model.
 
 The folder is not trusted: no code in it is run, no path in its files is followed, and no memory is
-allocated before the sizes in the files have been found to agree. If its weights have other names
-than those that our models are exported with, transformers' own class loads them.
-"""
+allocated before the sizes in the files have been found to agree. If the weights do not have the
+names that our own export writes, transformers' own class loads them."""
 
 from __future__ import annotations
 
@@ -73,9 +72,10 @@ class Source:
 
 
 def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Return a model and its float32 weights by our names, from a transformers folder or the best
-    checkpoint of a run. ``context``, if given, replaces the model's, unless positions are
-    learned."""
+    """Return a model's configuration and its float32 weights by our names. ``folder`` is a
+    transformers folder, or a run, whose best checkpoint is read. ``context`` replaces the context
+    of a transformers model. If its positions are learned, ``context`` is refused by an
+    ``LlmcurateError``."""
     checkpoint = checkpoint_to_use(folder)
     if checkpoint is not None:
         return model_of(checkpoint), dict(weights_of(checkpoint))
@@ -95,7 +95,7 @@ def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """An imported model. ``left_out``: tensors in the files that the model's class lacks."""
+    """An imported model. ``left_out``: tensors that the files have and the model's class lacks."""
 
     family: str
     parameters: int
@@ -106,9 +106,8 @@ class Imported:
 
 
 def import_model(folder: Path, out: Path, *, context: int | None = None) -> Imported:
-    """Write the model of a transformers folder as a checkpoint of step 0 in ``out``. Its tokenizer,
-    the files beside that, and the roles of special tokens that the folder states are written, too.
-    """
+    """Write the model of a transformers folder to ``out`` as a checkpoint of step 0, with its
+    tokenizer, the tokenizer's other files and the roles of special tokens."""
     if complete(out / "checkpoints"):
         raise UsageError(f"{out} holds a model already: give another folder")
     source = inspect_folder(folder, context=context)
@@ -189,7 +188,8 @@ def inspect_folder(folder: Path, *, context: int | None = None) -> Source:
 
 
 def _saved(folder: Path) -> tuple[Path, dict[str, tuple[Path, Tensor]]]:
-    """Return the file or index of a folder's weights, and each tensor's file and tensor by name."""
+    """Return the file of a folder's weights, or the index of several files, and a dict from the
+    name of each tensor to (file, tensor)."""
     listing = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
     if listing is None:
         raise UsageError(f"{folder}: no model.safetensors or pytorch_model.bin")
@@ -240,8 +240,9 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
 
 
 def _named(source: Source) -> tuple[dict[str, Tensor], list[str]]:
-    """Return a folder's tensors by the family's names, and the names of those its class lacks.
-    Raises ``LlmcurateError`` if a tensor is missing or has another shape."""
+    """Return a folder's tensors by their names in transformers' class, and the names of other
+    tensors in the folder. Raises ``LlmcurateError`` if the folder lacks a tensor of the class or
+    has it in another shape."""
     family, config, saved = source.family, source.config, dict(source.saved)
     named: dict[str, Tensor] = {}
     for weight in family.weights(config):
@@ -277,8 +278,10 @@ def _shown(tensor: Tensor) -> str:
 
 
 def _loaded_by_class(source: Source, missing: str) -> tuple[dict[str, Tensor], list[str]]:
-    """Return the same as ``_named``, for files with other names. The class of transformers loads
-    them into a model with our settings, so no other content of the folder reaches it."""
+    """Return the same as ``_named`` for a folder whose weight files name tensors in another way.
+    The family's class in the library transformers loads the tensors. The class is configured with
+    our settings, so no other file of the folder is used. ``missing``, for an error message: the
+    name of a tensor that the files lack."""
     try:
         import transformers
         from transformers.core_model_loading import revert_weight_conversion
@@ -317,7 +320,8 @@ def _loaded_by_class(source: Source, missing: str) -> tuple[dict[str, Tensor], l
 
 
 def _ours(source: Source, named: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield our tensors in float32. ``named`` loses each tensor after its use."""
+    """Yield our model's tensors, in float32, made from transformers' tensors in ``named``.
+    ``named`` loses each tensor after its use."""
     experts: list[Tensor] = []
     for weight in source.family.weights(source.config):
         theirs = named.pop(weight.theirs).float()
@@ -350,9 +354,9 @@ class Transplanted:
 
 
 def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> Transplanted:
-    """Give a model another ``tokenizer`` (a tokenizer.json), and write it as a checkpoint of step 0
-    in ``out``. ``rows`` turns a table with a row for each old token into one with a row for each
-    new token. Raises ``LlmcurateError``, for instance if ``out`` holds a model already."""
+    """Write a model with another ``tokenizer`` (a tokenizer.json) to ``out`` as a checkpoint of
+    step 0. For each table with one row per token, ``rows`` computes the new tokens' rows from the
+    old tokens' rows. Raises ``LlmcurateError``, for instance if ``out`` holds a model already."""
     if complete(out / "checkpoints"):
         raise UsageError(f"{out} holds a model already: give another folder")
     config, weights = load(folder)
@@ -382,7 +386,9 @@ def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> Transpla
 
 
 def _behind(roles: Roles, old: Roles) -> Roles:
-    """Return ``roles``, those of a new tokenizer, with ``before`` as in training: where ``old`` has
-    the old token that begins or ends a text, the result has the new one."""
+    """Return a new tokenizer's ``roles`` (ids of special tokens), with ``before`` (ids put before a
+    text) translated from the ``old`` roles. The old begin token, if it is not the end token as
+    well, becomes the new begin token. Other ids become the new end token. Tokens that the new
+    tokenizer lacks are left out."""
     named = [roles.begin if n == old.begin != old.end else roles.end for n in old.before]
     return replace(roles, before=tuple(n for n in named if n is not None))

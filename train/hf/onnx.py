@@ -60,8 +60,8 @@ def encoder_family(config: ModelConfig) -> Family:
 
 def export_onnx(run: Path, out: Path, *, dtype: str = "float32", which: str = "best") -> Exported:
     """Export the encoder in the ``best`` or ``last`` checkpoint of ``run`` to ``out``, a new
-    folder, completely or not at all. The exported tokenizer puts around a text the tokens that were
-    there in training. Raises ``LlmcurateError``."""
+    folder, completely or not at all. The exported tokenizer adds the same tokens around a text as
+    in training. Raises ``LlmcurateError``, for instance for a ``dtype`` other than float32."""
     if dtype != "float32":
         raise UsageError(f"dtype {dtype!r}: --format onnx writes float32")
     check_new(out)
@@ -74,10 +74,11 @@ def export_onnx(run: Path, out: Path, *, dtype: str = "float32", which: str = "b
     path, own = tokenizer_of(checkpoint), plan.train.objective
     tokenizer = load_tokenizer(path)
     roles = roles_of_run(path, tokenizer)
+    roles = replace(roles, begin=roles.end)
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as aside:
         aside.mkdir()
-        write_tokenizer(aside, path, tokenizer, replace(roles, begin=roles.end), config)
+        write_tokenizer(aside, path, tokenizer, roles, config)
         begin, separator, closing = around_texts(path, tokenizer)
         text: Pieces = [(begin, 0), ("$A", 0), *((number, 0) for number in closing)]
         second: Pieces = [("$B", 1), *((number, 1) for number in closing)]

@@ -45,9 +45,10 @@ def _scaling_keys(config: ModelConfig, scaling: RopeScaling) -> Pairs:
 
 
 def rope(theta: str = "rope_theta", *, all_dims: bool = False) -> Row:
-    """Return the table row for theta and the scaling of frequencies. It must come after the row for
-    the context. ``theta`` is the family's name of that key. ``all_dims``: True if the family's
-    class scales attention by YaRN's ``mscale_all_dim``."""
+    """Return a row of the table of config.json keys: the base and the scaling of rotary
+    frequencies. The row needs the context length, so the row for the context must come earlier in
+    the table. ``theta``: the family's key for the base. ``all_dims``: True if the family's class in
+    transformers scales attention by YaRN's ``mscale_all_dim``."""
 
     def read(reading: Reading) -> Pairs:
         new = reading.file.sub("rope_parameters")

@@ -108,8 +108,8 @@ class Growth:
 def coordinates(
     config: ModelConfig, widths: list[int], train: TrainConfig
 ) -> dict[str, dict[str, Growth]]:
-    """Return {parametrisation: {output: growth}} for "muP", whose base is the smallest width, and
-    for "standard"."""
+    """Return {parametrisation: {output: growth}}: how each output's change in training grows with
+    the width, for "muP", whose base is the smallest width, and for "standard"."""
     table: dict[str, dict[str, Growth]] = {}
     for kind, base in (("muP", min(widths)), ("standard", None)):
         rows = [sizes(at_width(config, width, base), train) for width in widths]

@@ -1,12 +1,11 @@
 """Search for the best mixture of data sources by regression, as in RegMix (Liu et al. 2024).
 
-``linear`` is a mixing law: the bits per byte of a document are floor + exp(t . f), where t has a
-fitted number for each source, and f has for each source its share (Ye et al. 2024) or log(share +
-e) (Ge et al. 2024). The kind of f, the floor and e are chosen for the least error on left-out runs.
-Each document of the target text has its own law, because different documents may depend on
-different sources. ``trees`` are scikit-learn's gradient-boosted trees (Friedman 2001), which
-predict the bits of the whole target text.
-"""
+``linear`` is a mixing law: the bits per byte of a document are floor + exp(t . f). The vectors t
+and f have one number per source: t is fitted, and f is the source's share (Ye et al. 2024) or
+log(share + e) (Ge et al. 2024). The kind of f, the floor and e are chosen for the least error on
+left-out runs. Each document of the target text has its own law, because different documents may
+depend on different sources. ``trees`` are scikit-learn's gradient-boosted trees (Friedman 2001),
+which predict the bits per byte of the whole target text."""
 
 from __future__ import annotations
 
@@ -43,9 +42,9 @@ def draw_mixtures(
     prior: Floats, count: int, seed: int, bounds: Floats | None = None
 ) -> npt.NDArray[np.int64]:
     """Draw ``count`` different mixtures, [count, sources], as shares in 10,000ths. The first one is
-    ``prior`` [sources], the shares by size. A larger ``count`` only adds mixtures. ``bounds``
-    [sources] are the largest shares allowed. Raises ``LlmcurateError`` if they permit no
-    mixture."""
+    ``prior`` [sources], the shares by size. A larger ``count`` keeps these mixtures and adds
+    others. ``bounds`` [sources] are the largest shares allowed. Raises ``LlmcurateError`` if no
+    further mixture is found within them."""
     drawn: dict[tuple[int, ...], None] = {tuple(whole_shares(prior)): None}  # ordered
     for number in range(1, count):
         draw = np.random.default_rng([seed, number])
@@ -66,7 +65,8 @@ def draw_mixtures(
 
 
 def _concentration(number: int) -> float:
-    """Return Dirichlet concentration ``number``, spread on a log scale (van der Corput 1935)."""
+    """Return the Dirichlet concentration for mixture ``number``. The concentrations of all mixtures
+    spread over a range on a log scale (van der Corput 1935)."""
     place, scale = 0.0, 0.5
     while number:
         number, bit = divmod(number, 2)
@@ -90,8 +90,9 @@ def whole_shares(shares: Floats) -> npt.NDArray[np.int64]:
 
 
 def candidates(prior: Floats, bounds: Floats, seed: int, count: int = CANDIDATES) -> Floats:
-    """Draw ``count`` mixtures within the bounds, [count, sources]. A draw outside is moved towards
-    the shares by size, ``prior``, until it meets a bound, where the best mixture often lies."""
+    """Draw ``count`` mixtures within the bounds, [count, sources]. ``prior``: each source's share
+    of all tokens. ``bounds``: the largest share of each source. A draw outside the bounds is moved
+    towards ``prior`` until it meets a bound, because the best mixture often lies on a bound."""
     draw = np.random.default_rng([seed, 1 << 32])
     # Around the natural and around even shares, at the concentrations of the trained mixtures and
     # up to 10 times theirs.
@@ -110,14 +111,15 @@ def candidates(prior: Floats, bounds: Floats, seed: int, count: int = CANDIDATES
 
 
 class Regression(Protocol):
-    """A regression from shares to bits per byte: ``shares`` is [runs, sources], ``bits`` is [runs,
-    documents]. ``weights`` [documents] are those of the documents in the target text."""
+    """A regression from ``shares`` [runs, sources] to bits per byte: ``bits`` [runs, documents].
+    ``weights`` [documents]: each document's weight in the target text."""
 
     @property
     def name(self) -> str: ...
 
     def chosen(self, shares: Floats, bits: Floats, weights: Floats) -> Regression:
-        """Return this regression with the hyperparameters that suit these runs best."""
+        """Return this regression with the best hyperparameters for the runs, the rows of
+        ``shares``."""
         ...
 
     def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
@@ -127,7 +129,8 @@ class Regression(Protocol):
 
 @dataclass(frozen=True)
 class Linear:
-    """A data mixing law for each document. ``law`` is an entry of LAWS; None chooses the best."""
+    """A mixing law for each document of the target text: log(bits per byte - floor) is linear in
+    the sources' shares or in their logarithms. ``law``: an entry of LAWS; None: the best."""
 
     law: tuple[float, float | None] | None = None
     name: str = "linear"
@@ -192,7 +195,8 @@ def _features(shares: Floats, law: tuple[float, float | None]) -> Floats:
 
 @dataclass(frozen=True)
 class Trees:
-    """Gradient-boosted trees of the target text's bits. ``seed`` decides between equal splits."""
+    """Gradient-boosted trees that predict a model's bits per byte from the shares of its training
+    mixture: one number for the whole target text. ``seed`` decides between equally good splits."""
 
     seed: int = 0
     name: str = "trees"
@@ -210,7 +214,8 @@ class Trees:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions for left-out runs, their RMS error, and Spearman correlation with the bits."""
+    """The result of a cross-validation: the ``predictions`` for left-out runs, their RMS error, and
+    their Spearman ``correlation`` with the measured bits, with its bootstrap ``interval``."""
 
     predictions: Floats
     rmse: float
@@ -225,7 +230,8 @@ class HeldOut:
 def held_out(
     regression: Regression, shares: Floats, bits: Floats, weights: Floats, seed: int
 ) -> HeldOut:
-    """Cross-validate a regression, in at most 10 folds; resampled runs give the interval."""
+    """Cross-validate a regression in at most 10 folds of the runs. The interval of the result's
+    rank correlation comes from resampled runs, drawn with ``seed``."""
     count = len(shares)
     fold = np.arange(count) % min(FOLDS, count)
     predictions = np.empty(count)
@@ -256,10 +262,10 @@ def _rank_correlation(first: Floats, second: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best mixture that a regression finds. ``shares`` [sources] is the mean of the best
-    simulated mixtures. ``predicted`` [mixtures] are the bits per byte predicted for that mixture
-    and then for the ``others`` given to ``optimum``. ``drawn`` [resamples, sources] and
-    ``resampled`` [resamples, mixtures] are ``shares`` and ``predicted`` from resampled runs."""
+    """The best mixture that a regression finds. ``shares`` [sources]: the mean of the best
+    simulated mixtures. ``predicted`` [mixtures]: the bits per byte predicted for the best mixture
+    and then for each of the ``others`` given to ``optimum``. ``drawn`` [resamples, sources] and
+    ``resampled`` [resamples, mixtures]: the same two results for resampled runs."""
 
     shares: Floats
     drawn: Floats
@@ -276,8 +282,10 @@ def optimum(
     others: Floats,
     seed: int,
 ) -> Optimum:
-    """Find the best of the ``simulated`` mixtures, for these runs and for resampled runs. The bits
-    of ``others``, further mixtures [mixtures, sources], are predicted as well."""
+    """Find the best mixture: the mean of the ``simulated`` mixtures for which a regression on all
+    runs predicts the fewest bits per byte on the target text. The regression is then fitted to
+    resampled runs, to show how much the best mixture varies. All fits also predict the bits per
+    byte for the best mixture and for ``others``, further mixtures [mixtures, sources]."""
 
     def best(predict: Predict) -> Floats:
         lowest = np.argsort(predict(simulated), kind="stable")[:BEST]

@@ -39,10 +39,10 @@ SEARCHED = ("kind", "factor", "original_context", "short", "long", "attention_fa
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """The LongRoPE ``scaling`` with the least loss for the longer ``context``, as in model
+    """The result of a LongRoPE search: the best ``scaling`` for the longer ``context``, as in model
     settings. ``scores`` are nats per token with this scaling, without scaling, and with each
-    scaling that the search started from, on ``search`` and on ``held_out`` texts. ``evaluations``
-    is the number of scalings tried."""
+    scaling that the search started from, on the ``search`` texts and on the ``held_out`` texts.
+    ``evaluations`` is the number of scalings tried."""
 
     context: int
     texts: dict[str, int]
@@ -181,8 +181,8 @@ def mutation(scaling: RopeScaling, draw: np.random.Generator) -> RopeScaling:
 
 
 def crossover(first: RopeScaling, second: RopeScaling, draw: np.random.Generator) -> RopeScaling:
-    """Return the first divisors of one scaling, followed by the last divisors of the other. The two
-    scalings change places if the divisors would fall where they meet."""
+    """Return a scaling with the first divisors of one scaling and the last divisors of the other,
+    cut at a random index. If divisors would decrease at the cut, the two scalings are swapped."""
     cut = int(draw.integers(1, max(2, len(first.long))))
     if first.long[cut - 1 : cut] > second.long[cut : cut + 1]:
         first, second = second, first

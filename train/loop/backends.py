@@ -23,7 +23,7 @@ from train.objectives.objectives import both_ways
 
 @dataclass(frozen=True)
 class LayerBackend:
-    """A kind of layer: number of layers, their mask, the back end, and why it was chosen."""
+    """The attention back end of one kind of layer, and why it was chosen. ``layers``: how many."""
 
     layers: int
     mask: list[str]

@@ -38,11 +38,10 @@ from train.split import local
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """This process: its ``rank`` among ``count`` processes, and the ``device`` it computes on. Each
-    group of ``context`` adjacent processes along ``shard`` reads pieces of the same rows. Each
-    group of ``tensor`` processes divides the matrices of each block. ``mesh`` is the grid of all
-    processes, None for a single process.
-    """
+    """This process: its ``rank`` among ``count`` processes, and the ``device`` it computes on.
+    ``mesh``: the grid of all processes, with the axes replicate, shard and tensor (None for a
+    single process). ``context``: how many neighbours along the axis shard divide the tokens of the
+    same rows. ``tensor``: how many processes divide the matrices of each block."""
 
     device: torch.device
     rank: int = 0
@@ -74,19 +73,20 @@ class Ranks:
 
     @property
     def reader(self) -> int:
-        """The index of this process among ``readers``, shared by neighbours along ``tensor``."""
+        """The index of this process among the ``readers``, which read different tokens. Processes
+        that differ only in the grid's axis ``tensor`` have the same index."""
         return self.rank // self.tensor
 
     @property
     def context_parallel(self) -> ContextParallel | None:
-        """The division of this process's rows among processes; None if rows are read whole."""
+        """The split of each row's tokens among processes; None if each process reads whole rows."""
         if self.context == 1:
             return None
         place = self.reader % self.context
         return ContextParallel(group=self.sharers, rank=place, count=self.context)
 
     def share(self, rows: Sequence[int]) -> Sequence[int]:
-        """Return this process's part of a step's ``rows``; ``parts`` must divide their number."""
+        """Return this process's part of ``rows``. ``self.parts`` must divide the number of rows."""
         size = len(rows) // self.parts
         return rows[self.part * size : (self.part + 1) * size]
 
@@ -95,7 +95,8 @@ class Ranks:
         return self.mesh is not None and (config.parallel == "fsdp" or self.tensor > 1)
 
     def total(self, value: Tensor) -> Tensor:
-        """Return the sum of ``value`` over the readers, and set ``value`` itself to the sum."""
+        """Return the sum of ``value`` over the ``readers``, the processes that read different
+        tokens. Also set ``value`` to the sum."""
         for dim in (0, 1):  # replicate and shard
             if self.mesh is not None and self.mesh.size(dim) > 1:
                 dist.all_reduce(value, group=self.mesh.get_group(dim))
@@ -118,8 +119,8 @@ def processes() -> int:
 
 def parts_of(config: TrainConfig, count: int) -> int:
     """Return the number of parts into which ``count`` processes divide the rows of a step. Raises
-    ``LlmcurateError`` if the processes do not fill a grid, or if the parts would not be equal.
-    """
+    ``LlmcurateError`` if ``count`` is not a multiple of replicas x tensor x context_parallel in
+    ``config``, if these settings cannot be combined, or if the parts would not be equal."""
     context = config.context_parallel
     together = config.replicas * context * config.tensor
     if count % together:
@@ -303,7 +304,8 @@ def tensor_share(model: ModelConfig, config: TrainConfig) -> ModelConfig:
 
 
 def sum_head_gradients(weights: Iterable[Tensor], ranks: Ranks) -> None:
-    """Sum over processes the gradients of weights that each process used for its own heads only."""
+    """Add up the gradients of ``weights`` over the processes that divide the attention heads. Each
+    process has the whole weights, but its gradients come from its own heads only."""
     if ranks.mesh is None or ranks.tensor == 1:
         return
     for weight in weights:
@@ -374,7 +376,7 @@ def exchanging(
 
 
 def reshard(model: Any) -> None:
-    """Split again the weights that FSDP2 gathered for a forward pass without a backward pass."""
+    """Split gathered weights (FSDP2) again after a forward pass that no backward pass follows."""
     if hasattr(model, "reshard"):
         model.reshard()
 

@@ -61,8 +61,9 @@ class Scores(Score):
 
 
 def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.NDArray[np.int64]:
-    """Choose whole documents from all over the shards, with at most ``budget`` tokens together, or
-    the shortest one if none fits. Return them in shard order. A small budget favours short ones."""
+    """Return held-out documents with at most ``budget`` tokens together, in the order of the
+    shards. Documents are tried in a fixed random order and left out if they exceed the rest of the
+    budget: a small budget favours short ones. If none fits, the shortest document is returned."""
     taken, remaining = [], budget
     for index in np.argsort(mix64(held_out.astype(np.uint64)), kind="stable"):
         length = int(shards.length[held_out[index]])
@@ -75,9 +76,9 @@ def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.
 
 
 class Sources:
-    """Documents grouped by source. ``name``, ``length`` (in tokens), ``bytes`` (or None) and
-    ``codes`` have an entry for each document. ``codes`` has the index of the document's source in
-    ``names``."""
+    """Documents grouped by source. ``name``, an argument: the source of each document. ``names``:
+    the distinct sources. ``codes``: the index in ``names`` of each document's source. ``length``:
+    the tokens of each document. ``bytes``: the bytes of each document, or None."""
 
     def __init__(
         self, name: list[str], length: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64] | None
@@ -135,7 +136,7 @@ class Sources:
 
 
 class Scored:
-    """The held-out documents to score: their rows, and the source of each document."""
+    """Held-out documents to score: the rows that contain them, and the source of each document."""
 
     def __init__(self, parts: Sequence[Rows], labels: Sequence[str]) -> None:
         self.rows = Mixture(list(parts))
@@ -197,10 +198,9 @@ def batches(
     scoring: Scoring,
     measure: Measure = token_losses,
 ) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
-    """Yield this process's batches of the first ``count`` rows as (batch number, documents,
-    values). Documents and values have an entry for each scored target: the number of its document,
-    and what ``measure`` returns. All processes run equally many batches, as FSDP2 requires.
-    """
+    """Yield (batch number, documents, values) for this process's batches of the first ``count``
+    rows. For each scored target, ``documents`` has the number of its document, and ``values`` the
+    result of ``measure``. All processes run equally many batches, as FSDP2 requires."""
     firsts = range(0, count, scoring.batch_rows)
     for number, example in example_batches(model, rows, count, objective, scoring):
         with scoring.autocast:
@@ -216,8 +216,8 @@ def batches(
 def example_batches(
     model: Decoder, rows: Source, count: int, objective: Objective, scoring: Scoring
 ) -> Iterator[tuple[int, Example]]:
-    """Yield (number, batch) of this process. The last batch is repeated until all processes have
-    equally many."""
+    """Yield (batch number, batch) for the batches that this process scores. The last batch is
+    repeated, with numbers after its own, until all processes have the same number of batches."""
     firsts = range(0, count, scoring.batch_rows)
     total = -(-len(firsts) // scoring.ranks.readers)
     training = model.training
@@ -276,9 +276,8 @@ def evaluate(model: Decoder, scored: Scored, objective: Objective, scoring: Scor
 
 
 class WholePieces:
-    """Rows of ``context`` positions, each filled with whole pieces of documents. ``length`` is the
-    number of tokens of each piece, at most ``context``. ``piece`` returns a piece by its number.
-    """
+    """Rows of ``context`` positions, each filled with whole pieces of documents. ``length`` is each
+    piece's number of tokens, at most ``context``. ``piece`` is a function from number to piece."""
 
     def __init__(self, length: Ints, context: int, piece: Callable[[int], Piece]) -> None:
         self.context, self.piece = context, piece
@@ -323,8 +322,8 @@ class Text:
         self.sources = Sources([name or "(none)" for name in sources], shards.length, shards.bytes)
 
     def _window(self, number: int) -> Piece:
-        """Return a window as a piece. Its document number is the number of the window, so that two
-        windows of one document do not attend to each other in a row.
+        """Return window ``number`` as a piece of text. The number also becomes the piece's document
+        number, so that two windows of one document do not attend to each other if they share a row.
         """
         document, first = int(self.document[number]), int(self.first[number])
         length, read = int(self.length[number]), int(self.read[number])

@@ -37,7 +37,8 @@ class OnDevice:
 
 @dataclass(frozen=True)
 class OnGpu:
-    """The forecast for one kind of GPU. ``memory`` is in bytes. ``seconds``: None in fp32."""
+    """The forecast for one kind of GPU. ``memory``: its bytes. ``seconds``: the time of the
+    remaining steps, or None in fp32, where the GPU's speed is not known."""
 
     name: str
     memory: float
@@ -47,9 +48,10 @@ class OnGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """The forecast of a run: memory in bytes, times in seconds. ``positions`` are the tokens of all
-    steps. ``done`` is the number of steps in the checkpoint that the run would resume from.
-    ``flops`` and ``seconds`` are for the steps after it."""
+    """The forecast of a run, with memory in bytes and times in seconds. ``positions``: the number
+    of tokens in all steps. ``done``: the number of steps in the checkpoint that the run would
+    resume from. ``flops``, and the time on each kind of GPU (``gpus``), are for the remaining
+    steps."""
 
     parameters: Parameters
     steps: int

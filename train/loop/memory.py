@@ -67,8 +67,8 @@ def smallest_accumulate(
 
 def in_parts(model: str, settings: TrainConfig, processes: int) -> TrainConfig:
     """Return the settings with the fewest micro-batches, at most one per row, for which the preset
-    ``model`` fits the device. The activations of a micro-batch are estimated as those of one row
-    times the number of rows, because a direct estimate for thousands of rows takes minutes."""
+    ``model`` fits the device. Activations are estimated for one row and multiplied by the number of
+    rows, because a direct estimate for thousands of rows takes minutes."""
     device, parts = pick_device(settings.device), parts_of(settings, processes)
     config = preset(model, context=settings.context)
     single = dataclasses.replace(settings, rows=parts, accumulate=1)

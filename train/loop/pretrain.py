@@ -27,6 +27,7 @@ from llmcurate.base.messages import json_values
 from llmcurate.base.roles import copy_beside
 from llmcurate.base.tokenizer_file import load_tokenizer, roles_of
 from train.config import TrainConfig
+from train.data.chat import FILE as CHAT_TEMPLATE
 from train.data.feed import Feed
 from train.data.shards import Comparison
 from train.data.vocabulary import as_trained, roles_of_run
@@ -151,17 +152,15 @@ def pretrain(
     ``model`` is a configuration, the name of a preset, or the folder of a trained model to continue
     from. ``changes`` are changes to the model's settings, such as ``{"attention.window": 64}``.
 
-    Started again with the same settings, a stopped run resumes from its newest checkpoint. On a
-    CPU (same PyTorch, same number of threads), or with ``deterministic`` on a GPU (same
-    PyTorch, same kind of GPU), the resumed run ends with the same bits as one that never
-    stopped. A finished run is not trained again. It is scored again if the texts have changed.
+    Started again with the same settings, a stopped run resumes from its newest checkpoint. On a CPU
+    (same PyTorch, same number of threads), or with ``deterministic`` on a GPU (same PyTorch, same
+    kind of GPU), the resumed run ends with the same bits as one that never stopped. A finished run
+    is not trained again. It is scored again if the texts have changed.
 
-    ``on_progress`` is called with each line of metrics, to which the run's ``steps``, its
-    ``epochs`` so far and ``seconds_left`` (None before it is known) are added; ``on_notice`` is
-    called with lines of text before training and while it compiles. Raises ``LlmcurateError``,
-    also if the run in ``out`` has other settings. Training that diverges stops and keeps its last
-    checkpoint.
-    """
+    ``on_progress`` is called with each line of metrics, which also has the run's ``steps``, its
+    ``epochs`` so far and ``seconds_left`` (None before it is known). ``on_notice`` is called with
+    lines of text before training and while it compiles. Raises ``LlmcurateError``, also if the run
+    in ``out`` has other settings. Training that diverges stops and keeps its last checkpoint."""
     with plugin_errors():
         plan, data = make_plan(shards, model, train or TrainConfig(), changes)
     device = pick_device(plan.train.device)
@@ -230,7 +229,8 @@ def _pretrain(
 
 
 def _write_tokenizer(plan: Plan, data: Feed, out: Path) -> None:
-    """Write tokenizer.json, the files that belong to it, and its roles as the run trains them."""
+    """Write tokenizer.json, the files that belong to it, and the roles of its special tokens. For a
+    decoder, the roles name the ids that training reads before each document and at its end."""
     path, tokenizer = out / "tokenizer.json", data.vocabulary.written()
     path.unlink(missing_ok=True)
     if tokenizer is None or data.tokenizer is None:
@@ -239,6 +239,8 @@ def _write_tokenizer(plan: Plan, data: Feed, out: Path) -> None:
     if plan.start is not None:
         copy_beside(plan.start.tokenizer, out)
     copy_beside(data.tokenizer, out)
+    if data.template is not None:
+        write_atomic(out / CHAT_TEMPLATE, data.template.encode())
     roles = roles_of(path, load_tokenizer(path))
     if plan.model.form == "decoder":
         first = next(iter(data.shards.values()))

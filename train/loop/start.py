@@ -69,7 +69,8 @@ def teacher_of(start: Start) -> Decoder:
 
 
 def load_start_weights(start: Start, model: Decoder) -> None:
-    """Fill ``model`` with the converted weights of ``start``. Its other weights are kept."""
+    """Fill ``model`` with the weights of ``start``, converted to the settings of ``model``. Weights
+    of ``model`` that the conversions initialise anew keep their values."""
     state, steps = model.state_dict(), conversions(start.config, model.config)
     try:
         for name, weight in converted(tensors_of(start.folder), steps):
@@ -102,9 +103,9 @@ def _check_same_ids(start: Start, vocabulary: Vocabulary) -> None:
 
 
 def with_changes(model: ModelConfig, changes: dict[str, Any], start: Start | None) -> ModelConfig:
-    """Return the model settings with ``changes``. If the changes stretch rotary positions, the
-    setting's original context and factor follow from the old and the new context, unless
-    ``changes`` has them."""
+    """Return the model settings with ``changes``. If training begins from the model ``start`` and
+    the changes stretch its rotary positions, missing settings are filled in: ``original_context``
+    with the old context, ``factor`` with the new context divided by the old one, at least 1."""
     values, stretch = flatten(changes), "position.scaling"
     kind = values.get(stretch, values.get(f"{stretch}.kind"))
     if start is not None and isinstance(kind, str):
@@ -125,8 +126,9 @@ def with_changes(model: ModelConfig, changes: dict[str, Any], start: Start | Non
 def model_for(
     model: ModelConfig | str, train: TrainConfig, changes: dict[str, Any] | None = None
 ) -> tuple[ModelConfig, TrainConfig, Start | None]:
-    """Return the settings of a model and of its training, before the vocabulary is known, and the
-    trained model that the run starts from, if any. Raises ``LlmcurateError``."""
+    """Return (model settings, training settings, trained model to start from or None). The size of
+    the vocabulary is set later. Raises ``LlmcurateError`` if the model is unknown or a setting is
+    wrong."""
     context = max(stage.context for stage in stages_of(train))
     start, values = None, dict(changes or {})
     if isinstance(model, str) and model not in PRESETS and Path(model).is_dir():
@@ -210,7 +212,7 @@ def make_plan(
 
 
 def with_model_defaults(model: ModelConfig, train: TrainConfig) -> TrainConfig:
-    """Return the settings with ``auto`` replaced by the objective and the packing for the model."""
+    """Return the settings with the model's usual objective and packing where these are ``auto``."""
     objective = objective_for(model, train.objective)
     cuts = OBJECTIVES[type(objective)].takes(objective) is None
     stages = tuple(
@@ -251,7 +253,8 @@ class HeldOutLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """A model's conversions, and its held-out losses before (None if unknown) and after."""
+    """The conversions (``steps``) of a model that training starts from, such as to another
+    objective, and the model's held-out losses before them (None if unknown) and after."""
 
     steps: list[str]
     before: HeldOutLoss | None
@@ -261,9 +264,10 @@ class Conversion:
 def conversion_losses(
     plan: Plan, feed: Feed, device: torch.device, held_out: Callable[[], Scores]
 ) -> Conversion | None:
-    """Return the held-out losses before and after the conversion, or None if nothing is converted.
-    Every process must call this function, before the first step.
-    """
+    """Return the held-out losses of the model that training starts from, before and after its
+    conversion to the run's settings. Return None if nothing is converted, or if the objective reads
+    a JSONL file of records (labels, chats or pairs) instead of token shards. Every process must
+    call this function, before the first step."""
     names = conversion_steps(plan)
     if plan.start is None or not names or isinstance(plan.train.objective, RECORDS):
         return None

@@ -117,7 +117,8 @@ class Guard:
 
 @dataclasses.dataclass(frozen=True)
 class Spike:
-    """A loss spike at ``step``. The data of steps ``first`` to ``step`` (from 1) is passed over."""
+    """A loss spike. The data of steps ``first`` to ``step`` (the first step is 1) is passed
+    over."""
 
     JSON = ("step", "from=first", "reason", "documents")
     step: int
@@ -205,9 +206,9 @@ def compiling(say: Callable[[str], object] | None, first: float = 5.0) -> Iterat
 
 
 class Pace:
-    """Estimator of the seconds left. The estimate uses operations per second, because steps of
-    different stages need different times. Measurement begins at the first call of ``left``, so
-    compilation is not counted."""
+    """Estimator of the seconds left, from the operations left and the operations per second so far.
+    Steps are not counted, because they differ between stages. The first call of ``left`` starts the
+    measurement, so compilation is left out."""
 
     def __init__(self, model: ModelConfig, train: TrainConfig, done: int) -> None:
         self._model, self._train = model, train
@@ -337,7 +338,8 @@ class Run:
         self.ranks.wait()
 
     def log(self, first: int, start: Path | None) -> Log | None:
-        """Open the log at step ``first``; ``start`` has a checksum of the lines before it."""
+        """Open the log at step ``first``. Compare its earlier lines with their checksum in the
+        checkpoint ``start``. Return None in processes that write no log."""
         if not self.ranks.first:
             return None
         expected = checkpoint.load_state(start).log if start is not None else ""
@@ -375,9 +377,9 @@ class Run:
         on_progress: Progress | None,
         traced_step: Callable[[], object],
     ) -> None:
-        """Train step after step, calling ``traced_step`` after each step. The CPU waits for the
-        device only when lines are logged, or at every step if ``spike`` is skip.
-        """
+        """Train step after step, and call ``traced_step`` after each step. The CPU waits for the
+        device only when lines are logged, or after every step if the run's setting ``spike`` is
+        ``skip`` (no update in a step with a loss spike)."""
         settings, pending = self.plan.train, Pending()
         pace, epochs = Pace(self.plan.model, settings, first), self.sampler.summary().epochs
         positions, _ = run_cost(self.plan.model, settings)
@@ -439,7 +441,7 @@ class Run:
             pending.restart()
 
     def set_rotation(self, step: int) -> None:
-        """Set the frequencies of rotary positions to those of the stage of ``step``."""
+        """Set the frequencies of rotary positions for the training stage that contains ``step``."""
         stage, _ = locate(self.plan.train, step)
         if self.rotation_stage == stage:
             return
@@ -449,8 +451,8 @@ class Run:
         self.rotation_stage = stage
 
     def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
-        """Return a step's log ``line`` with further figures. If the step is a loss spike, handle
-        it. ``reasons``: for each skipped step, the reason and the number of recent spikes."""
+        """Complete a step's log ``line`` by further figures, and handle the step if it is a loss
+        spike. ``reasons`` has (reason, number of recent spikes) for each skipped step."""
         settings, step = self.plan.train, line["step"] - 1
         updated = line.pop("updated")
         if (skipped := self.passed.reason(step)) is not None:
@@ -477,7 +479,8 @@ class Run:
         return line
 
     def spike(self, step: int, reason: str) -> None:
-        """Handle a loss spike by stopping the run or by a rollback. This method always raises."""
+        """Raise ``RunFailed`` for a loss spike, or ``_RolledBack``, after which the run continues
+        from its last checkpoint. The setting ``spike`` decides. ``reason`` is for messages."""
         settings, ids = self.plan.train, self.sampler.document_ids(step)
         if settings.spike == "stop":
             raise RunFailed(
@@ -494,7 +497,7 @@ class Run:
         raise _RolledBack
 
     def recent_spikes(self, step: int) -> int:
-        """Count the loss spikes in the last ``spike_window`` steps, also those rolled back."""
+        """Count the loss spikes in the last ``spike_window`` steps, including those rolled back."""
         before = [spike.step - 1 for spike in self.passed.spikes]
         first = step - self.plan.train.spike_window
         return len({spike for spike in (*before, *self.guard.spikes) if first < spike <= step})

@@ -166,8 +166,8 @@ class Stepper:
 
 
 def rebalance(model: Decoder, loads: Tensor) -> None:
-    """Update the biases of routers from ``loads`` [mixtures, experts], the tokens assigned to each
-    expert. A mixture is a layer with experts; those of multi-token prediction come last."""
+    """Update the routers' biases. ``loads`` [layers, experts]: the number of tokens assigned to
+    each expert. The layers are those with experts, then those of multi-token prediction."""
     config = model.config
     blocks: list[Any] = [model.stack.blocks[n // config.share] for n in range(config.layers)]
     blocks += [module.block for module in model.mtp]

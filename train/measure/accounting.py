@@ -66,7 +66,7 @@ class Parameters:
     mtp: int = 0
     generator: int = 0
     other: int = 0
-    JSON: ClassVar = (*__annotations__, "total")
+    JSON: ClassVar[tuple[str, ...]] = (*__annotations__, "total")
 
     @property
     def total(self) -> int:
@@ -134,9 +134,9 @@ def active_parameters(config: ModelConfig) -> int:
 
 
 def matmul_parameters(config: ModelConfig) -> int:
-    """Count the weights by which each token is multiplied. The embedding is looked up, so it does
-    not count. The head counts once for every predicted token.
-    """
+    """Return the number of weights by which a token is multiplied. The embedding is looked up, so
+    it does not count. The head counts 1 + ``head.mtp`` times: for the next token, and for each
+    later token that the model predicts."""
     matrices = sum(active for role, _, active in weights(config) if role.use == "matrix")
     outputs, width = config.head_shape
     return matrices + (1 + config.head.mtp) * outputs * width
@@ -144,8 +144,7 @@ def matmul_parameters(config: ModelConfig) -> int:
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
     """Return the mean number of keys that a query attends to in a full row of ``context`` tokens. A
-    class from a user's file may define its own ``attended(config, context)``.
-    """
+    class from a user's file may define its own ``attended(config, context)``."""
     if isinstance(config.attention, OwnAttention):
         own = class_of(config.attention)
         if hasattr(own, "attended"):
@@ -180,8 +179,7 @@ def _in_window(pattern: AttentionPattern, step: int, causal: bool, context: int)
 
 def attention_flops(config: ModelConfig, context: int) -> float:
     """Return the forward operations per token for attention scores and weighted sums: 2 x heads x
-    (head_dim + value_dim) per key, plus the cost of positions computed in attention.
-    """
+    (head_dim + value_dim) per key, plus those for positions computed from distances."""
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
     if config.encoder is not None:  # the encoder's own keys, and those of cross-attention
         reader = config.encoder_config
@@ -202,13 +200,12 @@ def flops_per_token(config: ModelConfig, context: int) -> float:
     layer (6 x heads x (head_dim + value_dim) in latent attention): scores and weighted sum take 2
     each forward and twice that backward (Chowdhery et al. 2022, appendix B). Keys that a causal
     mask hides are not counted. Document boundaries, which reduce the cost, are ignored. In an
-    encoder-decoder, a token is one target token plus one source token.
-    """
+    encoder-decoder, a token is one target token plus one source token."""
     return 6 * matmul_parameters(config) + 3 * attention_flops(config, context)
 
 
 def row_cost(config: ModelConfig, train: TrainConfig, context: int) -> tuple[int, float]:
-    """Return the positions of a row (source and target) and the operations to train on the row."""
+    """Return (positions, operations to train), the numbers for a row of source and target."""
     per_token = flops_per_token(config, context)
     if config.encoder is None or not isinstance(train.objective, Denoiser):
         return context, context * per_token

@@ -37,8 +37,7 @@ from train.optim.optimizers import optimizers
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """Memory in bytes. ``activations`` are the tensors kept for the backward pass. ``peak`` is the
-    most memory in use at any time, including weights and optimizer.
-    """
+    most memory in use at any time, including weights and optimizer."""
 
     weights: int
     gradients: int
@@ -95,8 +94,7 @@ def training_memory(
     ``precision`` is fp32, or bf16 (autocast over float32 weights). ``loss_chunk`` is the training
     setting. Not counted: buffers inside kernels, PyTorch itself (some hundred MB), and memory that
     the allocator holds unused. On a CPU, the C library's heap takes 5 to 20 % more, unless
-    MALLOC_MMAP_THRESHOLD_=65536 makes the heap return large blocks.
-    """
+    MALLOC_MMAP_THRESHOLD_=65536 makes the heap return large blocks."""
     with FakeTensorMode(), Tracker() as tracker:
         model = Decoder(config)
         for stack in model.stacks:
@@ -174,8 +172,9 @@ def most_texts(config: ModelConfig, memory: float, context: int, bits: int = 16)
 
 
 def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1) -> dict[str, Any]:
-    """Return the bytes of weights and cache, and the number of texts that fit into ``memory`` bytes
-    of a GPU. The entry ``heads`` compares other numbers of key-value heads."""
+    """Return what serving needs: the bytes of weights and cache, and how many texts fit into
+    ``memory`` bytes of a GPU. In the result, "heads" lists these figures for variants of the model
+    with other numbers of key-value heads."""
     contexts = sorted({max(1, context // 4), max(1, context // 2), context})
     batches = sorted({*BATCHES, batch})
     return {
@@ -208,9 +207,8 @@ def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1)
 
 
 def _kv_variants(config: ModelConfig) -> list[ModelConfig]:
-    """Return variants of the model with other numbers of key-value heads. For latent attention they
-    are multi-head attention whose head_dim is its unrotated key dimension (DeepSeek-V2, table 1).
-    """
+    """Return variants of the model with other numbers of key-value heads. Latent attention becomes
+    multi-head attention with head_dim = the unrotated key dimension (DeepSeek-V2, table 1)."""
     own_attention = config.attention
     if isinstance(own_attention, Latent):
         heads, size = own_attention.heads, own_attention.plain_dim
@@ -226,8 +224,7 @@ def _kv_variants(config: ModelConfig) -> list[ModelConfig]:
 @dataclass(frozen=True)
 class Gpu:
     """A GPU by NVIDIA's data sheets: ``flops`` in FLOP/s (dense bfloat16, accumulated in float32),
-    ``memory`` in bytes, ``bandwidth`` in bytes/s. CUDA's name for the GPU matches ``pattern``.
-    """
+    ``memory`` in bytes, ``bandwidth`` in bytes/s. CUDA's name for the GPU matches ``pattern``."""
 
     name: str
     pattern: str
@@ -275,10 +272,10 @@ def peak_of(device: torch.device) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """An operation, with the ``flops`` and ``bytes`` of its forward pass in one layer (for the
-    head, in the model). It reads inputs and weights once and writes outputs once. If its FLOPs per
-    byte are below the GPU's ``ridge``, the operation waits for memory (Williams et al. 2009).
-    Attention is counted as a fused kernel, which does not write its scores."""
+    """An operation in one layer or in the model's head, with the ``flops`` and ``bytes`` of its
+    forward pass. It reads inputs and weights once and writes outputs once. If its FLOPs per byte
+    are below the GPU's ``ridge``, the operation waits for memory (Williams et al. 2009). Attention
+    is counted as a fused kernel, which does not write its scores."""
 
     name: str
     flops: float
@@ -291,8 +288,7 @@ class Operation:
 
 def training(config: ModelConfig, *, rows: int, context: int, width: int = 2) -> list[Operation]:
     """Return the operations of the forward pass, with ``width`` bytes per number. The backward pass
-    takes twice the FLOPs and bytes, so its FLOPs per byte are about the same.
-    """
+    takes twice the FLOPs and bytes, so its FLOPs per byte are about the same."""
     tokens = rows * context
     keys = accounting.attended(config, 0, context)
     own = config.attention
@@ -440,8 +436,7 @@ def describe(
 ) -> dict[str, Any]:
     """Return all figures of the model: bytes, FLOPs, FLOPs per byte. A training step takes ``rows``
     rows of ``context`` tokens, decoding takes ``batch`` texts of that length. The whole training
-    takes ``tokens``, or else 20 per parameter.
-    """
+    takes ``tokens``, or else 20 per parameter."""
     if config.position.table and context > config.context:
         raise UsageError(f"context is {context}: the model has {config.context} positions")
     memory = training_memory(

@@ -1,8 +1,8 @@
 """The documents that a step of a run trained on, computed from the run's plan and shards.
 
 OUT/shards.json has the paths of the shards: {"version": 1, "folders": {source: path}, "default":
-source or null}. Stages that name no source use the default.
-"""
+source or null}. A stage (group of steps) of the run that has no list of sources reads the
+default."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ class Step:
 
 def documents_of_step(out: Path, step: int, shards: Path | None = None) -> Step:
     """Return the documents of a step, counted from 1 as in the metrics. ``shards`` is the new path
-    of the shards if they were moved. Raises ``LlmcurateError`` if the shards have changed.
-    """
+    of the shards if they were moved. Raises ``LlmcurateError`` if the shards have changed."""
     checkpoint = newest(out / "checkpoints")
     if checkpoint is None:
         raise UsageError(f"{out}: no finished checkpoint; give the folder of a pretraining run")

@@ -14,8 +14,8 @@ Biases = Literal["none", "qkv", "out", "but_keys", "all"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionPattern:
-    """The keys that a layer's queries see, as fields of ``attention.Mask``. Without a window or
-    segment, queries see all keys. All layers with the same pattern use one mask."""
+    """The rule by which a layer's queries see keys; for the fields see ``attention.Mask``. Without
+    a window or segment, queries see all keys. All layers with the same pattern share one mask."""
 
     window: int | None = None
     sinks: int = 0

@@ -83,9 +83,8 @@ class SerialBlock(nn.Module):
     out       x = x + norm(attention(x));  x = x + norm(feed_forward(x))   (Team OLMo 2024)
     sandwich  x = x + norm(attention(norm(x))), the same for feed_forward  (Ding et al. 2021)
 
-    ``attention_norm`` and ``feed_forward_norm`` come before attention and feed-forward, or with
-    post after the sums. Out and sandwich use the ``_out_norm`` modules. ``join`` computes the sums.
-    """
+    ``attention_norm`` and ``feed_forward_norm`` are the inner norms, or in post the outer ones. The
+    ``_out_norm`` modules are the outer norms of out and sandwich. ``join`` computes the sums."""
 
     def __init__(self, config: ModelConfig, layer: int, backend: str) -> None:
         super().__init__()

@@ -15,9 +15,8 @@ from train.model.config import ModelConfig
 
 
 class LayerCache:
-    """One layer's keys (already rotated) and values, each [batch, kv_heads, kept, head_dim]. Values
-    may have another last dimension, even 0. ``cross``: keys and values of an encoder's source.
-    """
+    """One layer's cached keys (already rotated) and values, each [batch, kv_heads, kept, head_dim].
+    The values' last dimension may differ. ``cross``: the keys and values of an encoder's source."""
 
     def __init__(self) -> None:
         self.cross: tuple[Tensor, Tensor] | None = None
@@ -25,9 +24,9 @@ class LayerCache:
         self._length = 0
 
     def append(self, k: Tensor, v: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Add new keys and values. Returns all keys and values that the new tokens may see, with
-        the new ones last. ``kept``: [batch, kept keys], indices in the result of the keys that stay
-        in the cache; None: all."""
+        """Add new keys and values to the cache. Return all keys and values that the new tokens may
+        see: the cached ones, then the new ones. ``kept`` [batch, kept keys]: which of the returned
+        ones stay in the cache, as indices (None: all)."""
         if kept is None:
             return self._grow(k, v)
         if self._store is not None:
@@ -71,8 +70,8 @@ def _empty(like: Tensor, room: int) -> Tensor:
 
 
 class CachedPositions:
-    """The positions of the cached keys, for all layers with one attention pattern. ``kept``:
-    [batch, kept keys], the indices of the keys that stay in the cache; None: all keys stay."""
+    """The positions of the cached keys, for all layers with the same attention pattern. ``kept``
+    [batch, kept keys]: the indices of the keys that stay in the cache (None: all)."""
 
     def __init__(self, pattern: AttentionPattern) -> None:
         self.pattern = pattern
@@ -112,7 +111,9 @@ class SourceTokens:
     documents: Tensor | None
 
     def mask(self, queries: Tensor, documents: Tensor | None) -> Mask:
-        """Return the cross-attention mask for queries [batch, length, hidden] in ``documents``."""
+        """Return the cross-attention mask: queries [batch, length, hidden] see the source tokens of
+        their document. ``documents`` [batch, length]: the queries' document numbers; None: one
+        document."""
         batch, length, _ = queries.shape
         own, theirs = self.documents, documents
         if own is None and theirs is not None:

@@ -183,7 +183,9 @@ class DeepNorm(Serial):
     )
 
     def scales(self, layers: int, *, read: bool = False) -> tuple[float, float]:
-        """Return (alpha, beta). ``read``: True with an encoder (Wang et al. 2022, figure 2)."""
+        """Return alpha, the weight of the stream, and beta, the factor on initial weights. A
+        missing setting has the paper's value for ``layers`` layers (Wang et al. 2022, figure 2).
+        ``read``: True for a decoder that reads an encoder."""
         n, most = (2, 8) if not read else (3, 12)
         alpha, beta = (n * layers) ** 0.25, (most * layers) ** -0.25
         return self.alpha or alpha, self.beta or beta
@@ -575,7 +577,7 @@ class ModelConfig(Stack):
 
     @property
     def generator_config(self) -> ModelConfig | None:
-        """The generator as a separate model; None without one."""
+        """The configuration of the generator, which replaces tokens in training, or None."""
         if self.generator is None:
             return None
         by, own = self.generator.smaller, self.attention
@@ -618,7 +620,8 @@ class ModelConfig(Stack):
 
     @property
     def head_shape(self) -> tuple[int, int]:
-        """The numbers of outputs and inputs of the head; 0 outputs if it has nothing to predict."""
+        """The numbers of outputs and inputs of the head. Outputs are labels or the vocabulary;
+        there are 0 if the model only detects replaced tokens and has no generator."""
         if self.head.task is not None:
             return len(self.head.task.labels), self.hidden
         predicts = not self.head.replaced or self.generator is not None
@@ -635,10 +638,9 @@ class ModelConfig(Stack):
 
     @property
     def residual_scale(self) -> float:
-        """Factor on the initial weights that write to the residual stream: 1 / sqrt of the number
-        of such matrices (two per layer, three with cross-attention; Radford et al. 2019), or
-        DeepNorm's beta. With ``zero_projections`` it is 0.
-        """
+        """Factor on the initial weights of matrices that write to the residual stream. For n such
+        matrices it is 1 / sqrt(n) (Radford et al. 2019). Each layer has two of them, or three with
+        cross-attention. With DeepNorm the factor is beta, with ``zero_projections`` 0."""
         if self.zero_projections:
             return 0.0
         if self.deepnorm_scales is not None:
@@ -647,8 +649,8 @@ class ModelConfig(Stack):
 
     @property
     def inner_scale(self) -> float:
-        """Factor on initial weights of values and first feed-forward matrices: 1, or DeepNorm's
-        beta."""
+        """Factor on the initial weights of attention's value matrix and the first feed-forward
+        matrices: 1, or DeepNorm's beta."""
         return 1.0 if self.deepnorm_scales is None else self.deepnorm_scales[1]
 
     @property

@@ -29,10 +29,10 @@ _MATRIX = re.compile(rf"(?P<matrix>{_OF_BLOCK}(?:gate|up|down))\.weight")
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """A step from one configuration towards another. ``name``: text for messages. ``weights``:
-    function that takes the name and value of an old weight and yields those of the new weights made
-    from it, or nothing to drop it. ``anew``: pattern for names of weights that are initialised as
-    in an untrained model."""
+    """A step from one configuration towards another. ``name`` is a text for messages. ``weights``
+    takes the name and value of an old weight and yields names and values of new weights made from
+    it; if it yields nothing, the old weight is dropped. ``anew`` is a pattern: new weights whose
+    names match are initialised as in an untrained model."""
 
     name: str
     weights: Callable[[str, Tensor], Named]
@@ -186,7 +186,9 @@ def both_stacks(old: ModelConfig, new: ModelConfig) -> Conversion | None:
 
 
 def task(old: ModelConfig, new: ModelConfig) -> Conversion | None:
-    """Replace the model's head by a head for a task, which starts anew."""
+    """Return the conversion to a head for a new task, or None if there is no new task. The new
+    head's matrix is untrained; the layer before it may be the old head's (see
+    ``name_with_task``)."""
     own = new.head.task
     if own is None or own == old.head.task:
         return None

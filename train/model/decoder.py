@@ -59,9 +59,9 @@ AGAIN = 0x2545F4914F6CDD1D  # between the seeds of two runs of a block
 
 
 class Stack(nn.Module):
-    """The blocks that run one after another on embedded tokens. ``other``: a stack that has the
-    blocks, if this stack shares them. ``recompute``: N if every N-th block (True: each) stores only
-    its input for the backward pass."""
+    """The blocks that run one after another on embedded tokens. ``other``: a stack whose blocks
+    this stack shares, so that it builds none itself. ``recompute``: N if every N-th block (True:
+    each) stores only its input for the backward pass."""
 
     recompute: bool | int
 
@@ -95,11 +95,11 @@ class Stack(nn.Module):
         source: SourceTokens | None = None,
         encoded: Tensor | None = None,
     ) -> Tensor:
-        """Return x [batch, length, hidden] after all blocks, in the same shape. ``places``: from
-        ``token_positions``. With ``parallel``, x and ``tokens`` have only this process's tokens,
-        and the other arguments except ``draws`` those of whole rows. ``notes``: a dict to which
-        figures that blocks report are added, by name. ``source``: the tokens that cross-attention
-        sees. ``encoded``: the encoder's output."""
+        """Return x [batch, length, hidden] after all blocks, in the same shape. ``places``:
+        positions from ``token_positions``. With ``parallel``, x and ``tokens`` have only this
+        process's tokens, but the other arguments (except ``draws``) describe whole rows. Figures
+        that blocks report are added to ``notes`` by name. ``source``: the tokens that
+        cross-attention sees. ``encoded``: the encoder's output for them."""
         x = x.to(in_products(x))  # the residual stream; in float32 a step takes 1.05 times as long
         cross = None if source is None else source.mask(x, documents)
         masks: dict[AttentionPattern, Any] = self.masks(x, places, documents, prefix, cache)
@@ -193,9 +193,10 @@ class _StackInput(NamedTuple):
 class Decoder(nn.Module):
     """A model from token ids [batch, length] to logits [batch, length, vocab] in float32.
     ``both_ways``: True if the model was trained to read prompts in both directions. ``special``:
-    the special tokens that it was trained with. With an ``encoder``, the decoder's blocks see the
-    encoder's output for a source. With a ``generator``, ``features`` and ``logits`` are those of
-    the generator, and ``replaced`` gives the discriminator's predictions."""
+    the special tokens of its training. In an encoder-decoder, the ``encoder`` reads a second text
+    (``source``), and the decoder's blocks see the encoder's output. In ELECTRA, a small
+    ``generator`` predicts tokens: ``features`` and ``logits`` are the generator's, and ``replaced``
+    gives the predictions of the discriminator."""
 
     def __init__(self, config: ModelConfig, *, attention: str = "auto") -> None:
         super().__init__()
@@ -267,17 +268,16 @@ class Decoder(nn.Module):
         ``tokens``: int64 [batch, length].
         ``documents``: [batch, length]. Tokens see only their own document, whose positions start at
             0 in the row. With a cache, -1 marks the padding before shorter texts.
-        ``prefix``: bool [batch, length], true for tokens that their whole document sees.
-        ``cache``: the tokens continue the texts in the cache, and are added to it.
+        ``prefix``: bool [batch, length], True for tokens that all of their document's tokens see.
+        ``cache``: holds the texts so far, which ``tokens`` continue; they are added to it.
         ``segments``: int64 [batch, length]; None: all tokens are in segment 0.
         ``draws``: int64 [batch], seeds of dropout.
         ``parallel``: if not None, the result has only this process's tokens of the rows.
-        ``notes``: what the layers report in training is added here: by name, one tensor per layer.
+        ``notes``: receives figures that layers report in training: by name, one tensor per layer.
         ``source``: int64 [batch, source], read by the encoder. With a cache, a source is given only
             with the first tokens.
         ``source_documents``: documents of the source's tokens, -1 for padding. Tokens see the
-            source of their own document.
-        """
+            source of their own document."""
         if cache is not None and prefix is not None and cache.started:
             raise ValueError("a prefix is allowed only with the first tokens of a text")
         x = self._read(
@@ -381,7 +381,8 @@ class Decoder(nn.Module):
 
 
 def name_in_whole_model(name: str, config: ModelConfig) -> str:
-    """Return the whole model's name for the weight that a generator built alone calls ``name``."""
+    """Return the name that a weight of ELECTRA's generator has in the whole model. ``name`` is the
+    weight's name in a model that is the generator only."""
     shared = name.startswith("embedding.") and not name.startswith("embedding.out.")
     if shared or (name.startswith("stack.positions.") and config.position.table):
         return name

@@ -1,4 +1,5 @@
-"""The output head. Modules of train/lab/model add other heads and the encoder to ``HEADS``."""
+"""The output head, and ``HEADS``, a table of functions that build optional parts of a model.
+Modules of train/lab/model add their parts: other heads, and the encoder of an encoder-decoder."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def builder_of(name: str) -> Callable[..., Any]:
 
 
 def transform(config: ModelConfig, size: int) -> nn.Module | None:
-    """Build the layer before the head's matrix, with ``size`` outputs: a ``Transform``, or only a
-    matrix if a tied head is narrower than the stack, or None if there is no such layer."""
+    """Build the layer before the head's matrix, with ``size`` outputs: a ``Transform``, or a matrix
+    if a tied head is narrower than the stack. Return None if neither is needed."""
     if config.head.transform:
         return Transform(config, size)
     if size == config.hidden:
@@ -55,8 +56,8 @@ class Transform(nn.Module):
 
 
 class HeadWeights(NamedTuple):
-    """The weights of an output head: a matrix [vocab, hidden] and a bias [vocab] or None, in a
-    task's head [labels, hidden] and [labels]. ``softcap``: the cap on logits, or None."""
+    """The weights of an output head: a matrix [outputs, hidden] and a bias [outputs] or None. The
+    outputs are the vocabulary, or the labels of a task. ``softcap``: the cap on logits, or None."""
 
     weight: Tensor
     bias: Tensor | None
@@ -71,9 +72,8 @@ class HeadWeights(NamedTuple):
 
 class Head(nn.Module):
     """The layer from features [..., hidden] to logits [..., vocab]. A tied head uses the
-    embedding's weight, after a matrix if needed. A discriminator's head has only the part
-    ``replaced``.
-    """
+    embedding's weight; a layer before it changes the features' size if needed. A discriminator's
+    head has no logits of tokens: its module ``replaced`` predicts which tokens were replaced."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -99,10 +99,11 @@ def with_task(
     answers: Answers = "label",
     pool: Before | None = None,
 ) -> ModelConfig:
-    """Return the configuration with a task's head instead of the model's head. If the model is
-    built like ModernBERT, the new head keeps the layer before the old head's matrix. If it is
-    another model with such a layer, the head for ``classify`` and ``choice`` begins with ``pool``,
-    by default BERT's pooler, for ELECTRA and DeBERTa one with GELU."""
+    """Return the configuration with a task's head instead of the model's head. The new head can
+    have a layer before its matrix only if the old head has one. In a model with a norm before each
+    sublayer, such as ModernBERT, the new head keeps the old layer. In other models, the new head
+    gets the layer ``pool`` for ``classify`` and ``choice``, and no layer for other tasks. The
+    default of ``pool`` is BERT's pooler, or a layer with GELU in ELECTRA and DeBERTa."""
     with_gelu = config.head.replaced or config.position.kind == "disentangled"
     config = config.trunk
     before: Before = "nothing"
@@ -118,9 +119,9 @@ def with_task(
 
 
 def name_with_task(name: str, task: Task) -> str:
-    """Return the name that a weight has after the model's head is replaced by one for ``task``, or
-    "" if the new model lacks the weight. If the task's ``before`` names the transform or the pool,
-    the new head keeps that layer of the old head."""
+    """Return the name of a weight after a head for ``task`` replaces the model's head, or "" if the
+    weight is dropped. One layer of the old head may stay, before the new head's matrix: the layer
+    ``transform`` or the pooler, if ``task.before`` names it."""
     pool = "head.pair.pool."
     if task.before == "pool" and name.startswith(pool):
         return name.replace(pool, "head.transform.linear.")

@@ -43,9 +43,9 @@ class RMSNorm(nn.Module):
 
 
 class _ScaleByRms(torch.autograd.Function):
-    """RMSNorm with its gradient written out, for a CPU. This takes a third of the time of autograd,
-    because fewer operations read and write all of x, and stores one tensor instead of two.
-    """
+    """RMSNorm with its gradient written out, for a CPU. Compared with autograd, it stores one
+    tensor instead of two. It takes a third of the time, because fewer operations read and write all
+    of x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -108,7 +108,8 @@ class Dropout(nn.Module):
         self.key = site_key(site)
 
     def forward(self, x: Tensor, draws: Tensor | None) -> Tensor:
-        """Apply dropout to x [rows, length, hidden]. ``draws``: seeds of tokens; None: random."""
+        """Apply dropout to x [rows, length, hidden]. ``draws``: a seed per token; None: new
+        seeds."""
         if not self.share or not self.training:
             return x
         if draws is None:
@@ -118,9 +119,9 @@ class Dropout(nn.Module):
 
 
 def token_seeds(draws: Tensor, index: Tensor, hidden: int) -> Tensor:
-    """Return a seed per token, int64 [rows, tokens], from a seed per row, ``draws``. ``index``: [1,
-    tokens], places in the row. One token after another uses the next ``hidden`` numbers of the
-    row's random generator."""
+    """Return a seed per token, int64 [rows, tokens]. ``draws`` [rows]: a seed per row. ``index``
+    [1, tokens]: the tokens' places in the row. A row's seed starts a random sequence of ``hidden``
+    numbers per token. A token's seed is the generator's state before the token's first number."""
     return draws[:, None] + index * wrap_int64(hidden * _STEP)
 
 
@@ -136,9 +137,9 @@ def random_numbers(draws: Tensor, key: int, count: int) -> Tensor:
 
 
 def site_key(site: int) -> int:
-    """Return the key that gives a dropout its own random numbers. Call this when the layer is
-    built: later, torch.compile would make ``site`` symbolic, for which 64-bit products fail.
-    """
+    """Return the key that gives dropout number ``site`` of the model its own random numbers. Call
+    this when the layer is built: later, torch.compile would make ``site`` a symbolic integer, and
+    its product with a 64-bit constant fails."""
     return wrap_int64(site * 0x632BE59BD9B4E019)
 
 
@@ -158,15 +159,14 @@ class View:
     ``parts``: the names of the parts of the block that run.
     ``rotation``: the factors with which ``rotate`` turns queries and keys.
     ``draws``: int64 [batch, length], a seed per token for dropout and routers.
-    ``cache``: the layer's keys and values so far. ``kept``: indices of those that stay, None for
-        all.
+    ``cache``: the layer's keys and values so far.
+    ``kept``: indices of the keys that stay in the cache; None: all.
     ``tokens``: int64 [batch, length], the ids.
     ``counted``: bool [batch, length], true for tokens that are not padding; None: all.
     ``cross``: the mask of cross-attention, in the decoder of an encoder-decoder.
     ``encoded``: [batch, source, hidden], the encoder's output; None if a cache has the keys and
         values made from it.
-    ``relation``: vectors of the distances between queries and keys, for encodings that use them.
-    """
+    ``relation``: vectors of the distances between queries and keys, for encodings that use them."""
 
     mask: Mask | SharedMask
     parts: Parts = ATTENDS + FEEDS
@@ -212,8 +212,7 @@ def note(notes: dict[str, list[Tensor]] | None, part_notes: Notes) -> None:
 
 class FeedForward(nn.Module):
     """The feed-forward down(activation(up(x))), or gated down(activation(gate(x)) * up(x)) (Shazeer
-    2020). ``width``: the inner dimensions instead of those of the configuration.
-    """
+    2020). ``width`` replaces the inner size that is set in the configuration."""
 
     def __init__(self, config: ModelConfig, width: int | None = None) -> None:
         super().__init__()
@@ -229,7 +228,7 @@ class FeedForward(nn.Module):
         self.down = make(width, hidden, shrink=config.residual_scale, split="inputs")
 
     def forward(self, x: Tensor, view: View | None = None) -> tuple[Tensor, Notes]:
-        """Return the output for x [..., hidden], in the same shape, and empty notes."""
+        """Return the output for x [..., hidden], in the same shape, and {} (nothing to report)."""
         if self.gate is None:
             return self.down(self.activation(self.up(x))), {}
         return self.down(self.activation(self.gate(x)) * self.up(x)), {}
@@ -258,14 +257,14 @@ class SelfAttention(nn.Module):
         )
 
     def forward(self, x: Tensor, view: View) -> Tensor:
-        """Return the output for x, [batch, length, hidden], of the heads of this process."""
+        """Return the output for x [batch, length, hidden], by the heads of this process alone."""
         q = self.queries(x, view.rotation)
         return self.attend_and_project(q, *self.keys_values_in_view(x, view), view.mask)
 
     def keys_values_in_view(self, x: Tensor, view: View) -> tuple[Tensor, Tensor]:
-        """Return the keys and values that queries may see: those in the cache, and those of the
-        tokens of x. If the mask has a ``memory``, keys and values of x come twice. The first copy
-        is the memory: its gradients reach the matrices but not x."""
+        """Return the keys and values that x's queries may see: those in the cache, then those of x.
+        If the mask has ``memory``, those of x come twice. From the first copy (for queries of the
+        next segment), gradients reach the weights of keys and values, but not x."""
         k, v = self.keys_and_values(x, view.rotation)
         if isinstance(view.mask, Mask) and view.mask.memory:
             memory = self.keys_and_values(x.detach(), view.rotation)
@@ -273,8 +272,8 @@ class SelfAttention(nn.Module):
         return (k, v) if view.cache is None else view.cache.append(k, v, view.kept)
 
     def _in_heads(self, x: Tensor, norm: nn.Module | None) -> Tensor:
-        """Clip and normalise x [batch, length, heads * head_dim], in the shape [batch, heads,
-        length, head_dim]."""
+        """Split x [batch, length, heads * head_dim] into heads [batch, heads, length, head_dim],
+        clipped and normalised."""
         x = x if self.clip is None else x.clamp(-self.clip, self.clip)
         if norm is not None and self.norms_whole:
             x, norm = norm(x), None
@@ -295,7 +294,7 @@ class SelfAttention(nn.Module):
     def attend_and_project(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | SharedMask, added: Tensor | None = None
     ) -> Tensor:
-        """Return attention's output, [batch, length, hidden]. ``added``: scores for ``attend``."""
+        """Return attention's output, [batch, length, hidden]. ``added`` is added to the scores."""
         summed = attend(q, k, v, mask, self.backend, added)
         return self.out(summed.transpose(1, 2).flatten(-2))
 

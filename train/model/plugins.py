@@ -28,9 +28,10 @@ _PREFIX = "_own_part_"  # of the names of modules made from users' files
 
 
 def chosen(own: Any, table: Mapping[type, Callable[..., nn.Module]]) -> Callable[..., Any]:
-    """Return the class or function that builds the part with settings ``own``: from ``table``,
-    which modules of train/lab/model extend, or from the user's file. Raises ``LlmcurateError`` if
-    the user's class cannot be used."""
+    """Return the class or function that builds a part of the model from the settings ``own``: for a
+    ``Plugin`` the class in the user's file, for other settings the entry in ``table`` for their
+    type. Modules of train/lab/model add entries to ``table`` when they are imported. Raises
+    ``LlmcurateError`` if the user's class cannot be used."""
     if not isinstance(own, Plugin):
         if type(own) not in table:
             modules_of("train.lab.model")
@@ -117,7 +118,7 @@ def plugin_errors() -> Iterator[None]:
 
 
 def failure_of(error: BaseException) -> LlmcurateError | None:
-    """Return the error for an exception from a user's file or code that it called, or None."""
+    """Return the error for an exception in a user's file or in code called by it, else None."""
     if isinstance(error, LlmcurateError):
         return None
     place, trace = None, error.__traceback__

@@ -109,7 +109,8 @@ class Position:
         return tuple(map(cls.of_kind, POSITIONS))
 
     def distance_flops(self, config: Any, context: int) -> float:
-        """Return the forward operations on distances, per token, layer, head and dimension."""
+        """Return the forward operations that the encoding does for the distances between queries
+        and keys, per token, layer, head and dimension."""
         return 0.0
 
 

@@ -22,18 +22,18 @@ E = TypeVar("E", bound="Positions")
 
 
 def rotations(frequencies: Tensor, factor: float, positions: Tensor) -> Tensor:
-    """Return the cosines and sines for ``rotate``: float32 [2, batch or 1, 1, length, rotated]. The
-    sines of the first rotated / 2 dimensions are negative. ``positions``: [batch or 1, length].
-    """
+    """Return the cosines and sines for ``rotate``: float32 [2, batch or 1, 1, length, r], for r
+    rotated dimensions. The sines of the first r / 2 dimensions are negative, because ``rotate``
+    adds where the formula x1 cos - x2 sin subtracts. ``positions``: [batch or 1, length]."""
     angle = positions[:, None, :, None].float() * frequencies
     cos, sin = angle.cos() * factor, angle.sin() * factor
     return torch.stack((torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)))
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Rotate pairs of dimensions: i with i + rotated / 2, as in Hugging Face's LLaMA weights.
-    Dimensions from ``rotated`` on stay as they are. ``x``: [batch, heads, length, head_dim].
-    """
+    """Return ``x`` with pairs of dimensions rotated: i with i + r / 2, as in Hugging Face's LLaMA
+    weights, where r is the last size of ``rotation``. Dimensions from r on stay as they are. ``x``:
+    [batch, heads, length, head_dim]."""
     cos, sin = rotation.to(x.dtype)
     size = cos.shape[-1]
     turned = x if size == x.shape[-1] else x[..., :size]
@@ -69,18 +69,21 @@ def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:
 
 
 def temperature(factor: float, share: float = 1.0) -> float:
-    """Return YaRN's factor on queries and keys (Peng et al. 2023, eq. 22), scaled by ``share``."""
+    """Return YaRN's factor (Peng et al. 2023, eq. 22), 1 + 0.1 x share x ln(factor), at least 1."""
     return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0
 
 
 def scores_factor(config: ModelConfig) -> float:
-    """Return the factor on scores by ``all_dims``, a setting of rotary scaling, else 1."""
+    """Return the factor on attention scores: (0.1 x ``all_dims`` x ln(factor) + 1)^2, the square of
+    YaRN's factor on queries and keys. ``factor`` and ``all_dims`` are the settings of the position
+    scaling. The result is 1 if there is no scaling or ``all_dims`` is 0."""
     scaling = config.position.scaling if isinstance(config.position, Rope) else None
     return 1.0 if scaling is None else temperature(scaling.factor, scaling.all_dims) ** 2
 
 
 def window_frequencies(config: ModelConfig) -> Tensor | None:
-    """Return the unstretched angles of layers with a window; None if all layers use the same."""
+    """Return the rotation angles per position in layers with a window, without scaling to longer
+    contexts. Return None if these layers have the same angles as other layers."""
     assert isinstance(config.position, Rope)
     theta = config.position.window_theta
     return None if theta is None else _plain(config.rotated, theta)
@@ -147,8 +150,7 @@ def positions(config: ModelConfig) -> Positions:
 @encodes(NoPositions)
 class Positions(nn.Module):
     """The base class of position encodings, which by itself encodes nothing. ``heads``: the heads
-    of this process, for a bias. ``attention``: the attention module to use if the encoding is part
-    of attention."""
+    that this process computes. ``attention``: the encoding's own attention class, or None."""
 
     attention: ClassVar[type[nn.Module] | None] = None
 

@@ -33,7 +33,7 @@ def gpt1() -> ModelConfig:
 def gpt2(
     layers: int, hidden: int, heads: int, activation: str = "gelu_tanh", **more: Any
 ) -> ModelConfig:
-    """GPT-2 (Radford et al. 2019): LayerNorm before the parts, GELU, learned positions."""
+    """GPT-2 (Radford et al. 2019): LayerNorm before each sublayer, GELU, learned positions."""
     usual = {"vocab": 50_257, "context": 1024, "position": Learned(), "dropout": 0.1}
     return ModelConfig(
         layers=layers,
@@ -46,11 +46,11 @@ def gpt2(
 
 
 def gpt3(layers: int, hidden: int, heads: int, head_dim: int) -> ModelConfig:
-    """GPT-3 (Brown et al. 2020, table 2.1), as GPT-2. All layers attend to all tokens here; every
-    second layer of GPT-3 had sparse attention, which changes no weight. For XL the table has 24
-    heads of 128, or 3,072 dimensions instead of 2,048, and so 1.5 billion parameters; with 16 heads
-    here it has the stated 1.3. The 5,140 dimensions of 13B are not a multiple of its 40 heads of
-    128, and are kept. The paper names no dropout; some tables of other authors have 0.1."""
+    """GPT-3 (Brown et al. 2020, table 2.1), built as GPT-2. Here all layers attend to all tokens;
+    in GPT-3 every second layer has sparse attention, which changes no weight. For XL, the table's
+    24 heads of 128 would give 3,072 dimensions instead of 2,048, and 1.5 billion parameters. The 16
+    heads here give the stated 1.3 billion. 13B keeps its 5,140 dimensions, although they are not a
+    multiple of 40 heads. The paper names no dropout; some tables of other authors have 0.1."""
     config = gpt2(layers, hidden, heads)
     attention = heads_of(hidden, heads, head_dim=head_dim, bias="all")
     return dataclasses.replace(config, context=2048, attention=attention, dropout=0.0)
@@ -94,9 +94,9 @@ def opt(layers: int, hidden: int, heads: int) -> ModelConfig:
 
 
 def opt_350m() -> ModelConfig:
-    """The one size of OPT with norms after the parts and an embedding narrower than the stack.
-    Matrices without bias lead into the stack, where positions are added, and out of it.
-    """
+    """The one size of OPT with norms after attention and feed-forward, and with an embedding
+    narrower than the stack of blocks. A matrix without bias leads into the stack, another one out
+    of it. Positions are added after the first matrix."""
     return dataclasses.replace(
         opt(24, 1024, 16),
         norm=dataclasses.replace(LAYER_NORM, place="post"),
@@ -198,7 +198,7 @@ def qwen(
     layers: int, hidden: int, heads: int, mlp: int, *, vocab: int, context: int, theta: float
 ) -> ModelConfig:
     """Qwen (Bai et al. 2023): as Qwen2.5, with as many key heads as query heads. The released
-    config.json has no dropout; the 0.1 of some tables is that of its fine-tuning."""
+    config.json has no dropout; the 0.1 in some other authors' tables is that of fine-tuning."""
     config = qwen25(layers, hidden, heads, heads, mlp, vocab=vocab, context=context)
     return dataclasses.replace(config, position=Rope(theta=theta))
 
@@ -218,7 +218,7 @@ deepseek = partial(llama, vocab=102_400, context=4096, eps=1e-6)  # LLM, Bi et a
 
 def palm(layers: int, hidden: int, heads: int) -> ModelConfig:
     """PaLM (Chowdhery et al. 2022): parallel parts, SwiGLU, one key and value head, and no biases,
-    in the LayerNorms neither (section 2). Some tables of other authors have RMSNorm."""
+    not even in LayerNorms (section 2). Some papers of other authors list RMSNorm for PaLM."""
     sizes = {"kv_heads": 1, "head_dim": 256, "vocab": 256_000, "tied": True}
     own = llama(layers, hidden, heads, 4 * hidden, **sizes)  # type: ignore[arg-type]
     return dataclasses.replace(own, norm=Norm(kind="layer_no_bias"), residual=Parallel())

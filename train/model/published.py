@@ -19,8 +19,9 @@ SHORTEST = 10  # steps for each step of warm-up, if the source states no number 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """Settings of ``TrainConfig`` that a source states, None if it states none. ``rows`` are those
-    of a step, ``steps`` those of the whole run. ``note`` says what differs in llmcurate."""
+    """The training settings of a model, as a source states them; None for settings it does not
+    state. ``rows``: sequences per step. ``steps``: the steps of the whole run. ``note``: how the
+    source's training differs from these settings."""
 
     source: str
     note: str = ""
@@ -46,16 +47,17 @@ class Published:
 
     @property
     def tokens(self) -> int | None:
-        """The tokens that the whole run reads; None if one of its factors is not stated."""
+        """The tokens that the whole run reads, rows x context x steps; None if one is unknown."""
         if self.rows is None or self.context is None or self.steps is None:
             return None
         return self.rows * self.context * self.steps
 
     def fill(self, given: Mapping[str, Any], *, usual_steps: int, changed: bool) -> dict[str, Any]:
-        """Return the settings to add to those that are ``given``. Batch and steps are the paper's
-        only if the model is not ``changed`` and no setting in ``SIZED`` is given. Otherwise the run
-        may be a trial: it has ``usual_steps`` or the given number, and as large a share of them is
-        warm-up as in the paper."""
+        """Return the published settings to add to the ``given`` settings. If an optimizer is given,
+        the published settings in ``OF_OPTIMIZER`` are left out. If the model is ``changed`` or a
+        setting in ``SIZED`` is given, rows, context and steps are left out. If the result has no
+        steps, the run takes the given steps or ``usual_steps``; the result's warm-up is then at
+        most the share of the run that it is in the paper."""
         values = {name: value for name, value in self.values.items() if name not in given}
         if "optimizer" in given:
             values = {name: value for name, value in values.items() if name not in OF_OPTIMIZER}
@@ -68,7 +70,7 @@ class Published:
         return values
 
     def line(self, name: str, used: Mapping[str, Any]) -> str:
-        """Return a line that says which settings ``used`` by a run are those of the source."""
+        """Return a line that says which settings ``used`` by a run are the published ones."""
         same, other = [], []
         for key, value in self.values.items():
             if used[key] == value:
@@ -157,7 +159,8 @@ def bloom(lr: float, rows: int, tokens: int = 341, least: float = 1e-5) -> Publi
 
 
 def llama(source: str, lr: float, trillions: float, rows: int = 2048, **more: Any) -> Published:
-    """Return a training with 4 million tokens in a step, as LLaMA's, Qwen's and OLMo's."""
+    """Return a published training in the style of LLaMA, Qwen and OLMo, on ``trillions`` x 10^12
+    tokens. By default, the ``rows`` of a step have 4 million tokens."""
     own = replace(GPT3, source=source, note="", lr=lr, rows=rows, warmup=2000)
     own = replace(own, **more)
     return replace(own, steps=round(trillions * 1e12) // (rows * (own.context or ROW)))

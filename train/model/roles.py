@@ -1,4 +1,4 @@
-"""The role of each weight, which initialisation, optimisers and cost accounts read."""
+"""The role of each weight, by which it is initialised, optimised, and counted in costs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class Role:
     ``fan_in``: the number of inputs that each output sums over.
     ``rate``: the parameter's learning rate, relative to the run's.
     ``split``: how tensor parallelism divides the parameter. ``outputs`` or ``inputs``: each process
-        has a part of these; with ``inputs`` products are summed. ``heads``: each process has the
-        whole, and uses it for its own heads. "": each process has the whole.
-    ``active``: share of the values that each token is multiplied by; below 1 for experts.
+        has a part of these; with ``inputs`` the processes' results are added up. ``heads``: each
+        process has the whole, and uses it for its own heads. "": each process has the whole.
+    ``active``: share of the parameter's numbers that one token is multiplied by; below 1 for
+        experts.
     """
 
     part: str
@@ -53,7 +54,9 @@ def linear(
     split: str = "",
     active: float = 1.0,
 ) -> nn.Linear:
-    """Build a linear layer with roles. The initial deviation is ``shrink`` / sqrt(inputs)."""
+    """Build a linear layer whose weight and bias have a ``Role``: how they are initialised, trained
+    and counted. ``rate``, ``split`` and ``active`` are fields of the role. The initial weight has
+    the standard deviation ``shrink`` / sqrt(inputs)."""
     layer = nn.Linear(inputs, outputs, bias=bias)
     std = shrink * inputs**-0.5
     weight = Role(
@@ -95,11 +98,10 @@ def initialise(model: nn.Module, seed: int) -> None:
     """Set the initial values of all parameters by their roles, from the seed alone.
 
     Matrices are normal with deviation 1 / sqrt(inputs), divided by sqrt(2 x layers) if they write
-    to the residual stream (Radford et al. 2019). Embeddings and head have 0.4 / sqrt(hidden), since
-    GPT-2's fixed 0.02 suits its width, but slows a model of 192 dimensions down by half a minute.
-    Norms start as the identity, biases as 0. Each process draws all values in the same order, and
-    keeps its part of split parameters.
-    """
+    to the residual stream (Radford et al. 2019). Embeddings and head have 0.4 / sqrt(hidden).
+    GPT-2's fixed 0.02 suits the width of GPT-2, but delays the training of a model with 192
+    dimensions by half a minute. Norms start as the identity, biases as 0. Each process draws all
+    values in the same order, and keeps its part of split parameters."""
     generator = torch.Generator().manual_seed(seed)
     for _, parameter, role in roles(model):
         if role.std is None:

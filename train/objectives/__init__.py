@@ -1,1 +1,1 @@
-"""Training objectives: the tokens to predict, and the tokens that each one sees."""
+"""Training objectives: which tokens a model predicts, and which tokens it sees to predict each."""

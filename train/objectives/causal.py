@@ -66,9 +66,8 @@ class FillInTheMiddle(Objective):
     PSM  <prefix> prefix <suffix> suffix <middle> middle
     SPM  <prefix> <suffix> suffix <middle> prefix middle
 
-    An end-of-text token ends the middle, where the suffix would follow. Attention is causal. The
-    three special tokens are not scored, because in generation they are in the prompt.
-    """
+    An end-of-text token follows the moved middle. Attention is causal. The three special tokens are
+    not scored, because in generation they are in the prompt."""
 
     likelihood = False
 

@@ -36,19 +36,19 @@ class Example:
     ``inputs``, ``targets``: int64 [rows, context]. ``targets`` is ``IGNORED`` for padding.
     ``documents``: int64 [rows, context], document numbers, -1 for padding. None: each row is one
         document.
-    ``prefix``: bool [rows, context], True for tokens that their whole document sees, or None.
+    ``prefix``: bool [rows, context], True for tokens that every token of their document sees.
     ``segments``: int64 [rows, context], the number of each token's segment in its text, from 0.
-    ``ends``: int64 [rows, context]. At the first token of a text, the place in the row where its
-        answer ends. ``targets`` has the place where the answer starts.
+    ``ends``: int64 [rows, context], in the task of finding an answer in a text. At the text's first
+        token, ``targets`` has the place in the row where the answer starts, and ``ends`` the place
+        where it ends.
     ``pairs``: int64 [rows, context]. At the first token of a text, 0 if its two segments belong
         together, else 1; ``IGNORED`` at other tokens.
-    ``scored``: int64 [targets], places of the scored targets in the flattened rows, for objectives
-        that score few; None: all.
+    ``scored``: int64 [targets], places of the scored targets in the flattened rows, if the
+        objective scores few; None: all targets are scored.
     ``source``, ``source_documents``: int64 [rows, source], the tokens that an encoder reads in an
         encoder-decoder, and their document numbers, the same as in ``documents``.
     ``chances``: float64 [rows, context], uniform numbers in [0, 1) with which a generator draws its
-        tokens.
-    """
+        tokens."""
 
     inputs: Tensor
     targets: Tensor
@@ -69,9 +69,9 @@ class Example:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers by which terms of the loss are divided: of scored ``targets``, of ``tokens``
-        in rows and source without padding, and of ``pairs`` if there are any.
-        """
+        """The numbers by which terms of the loss are divided, by name. ``targets``: the number of
+        scored targets. ``tokens``: the number of tokens that the model (with its encoder) reads,
+        without padding. ``pairs``: the number of scored segment pairs, if the example has any."""
         read = _count_tokens(self.inputs, self.documents)
         if self.source is not None:
             read += _count_tokens(self.source, self.source_documents)
@@ -168,12 +168,13 @@ class Objective(ABC):
 
     @staticmethod
     def needs(settings: Any, context: int) -> tuple[str, ...]:
-        """Return the roles of the special tokens that pieces of up to ``context`` tokens need."""
+        """Return the special tokens for pieces of up to ``context`` tokens, such as "mask"."""
         return ()
 
     @staticmethod
     def takes(settings: Any) -> Takes | None:
-        """Return the function for the number of positions of a piece. None: one per token."""
+        """Return a function of (counts of tokens in pieces, context) that gives the number of row
+        positions of each piece (part of a document). None: a piece takes one position per token."""
         return None
 
     @staticmethod
@@ -183,7 +184,7 @@ class Objective(ABC):
 
     @staticmethod
     def targets(settings: Any, context: int) -> int:
-        """Return the number of targets in a row whose source has ``context`` tokens."""
+        """Return the length of a row of targets, where a row of inputs has ``context`` tokens."""
         return context
 
     @staticmethod
@@ -202,7 +203,7 @@ class Objective(ABC):
         task: Task | None = None,
         tokenizer: Path | None = None,
     ) -> Feed:
-        """Return the feed of a run's text. ``task``, ``tokenizer``: those of the model."""
+        """Return a run's training rows from ``path``. ``task``, ``tokenizer``: the model's."""
         asked, context = config.objective, max(stage.context for stage in stages_of(config))
         return Feed(path, config, cls.needs(asked, context), cls.takes(asked))
 

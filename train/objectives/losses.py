@@ -135,11 +135,11 @@ Shares = Callable[[Tensor, Tensor, Tensor | None, Tensor], Found]
 
 
 def _shares(rows: int, matrix: Tensor, exact: torch.dtype, softcap: float | None) -> Shares:
-    """Return a function that takes at most ``rows`` tokens and returns their targets' logits, log
-    normalisers, softmax, and the slopes of the cap or None, in dtype ``exact``. On a CPU all chunks
-    reuse one piece of memory, because the C library would request each anew from the system, page
-    by page. On other devices a compiler fuses these operations, so that they read the logits once.
-    """
+    """Return a function that takes at most ``rows`` tokens and returns (their targets' logits, log
+    normalisers, softmax, derivatives of the soft cap or None) in dtype ``exact``. ``matrix``: the
+    head's weight. On a CPU all calls reuse one piece of memory, because the C library would request
+    new memory from the system page by page. On other devices the function is meant for a compiler,
+    which fuses its operations so that the logits are read once."""
     if matrix.device.type != "cpu" or torch.compiler.is_compiling():
 
         def fused(x: Tensor, w: Tensor, b: Tensor | None, ids: Tensor) -> Found:
@@ -202,9 +202,8 @@ def distance(
 ) -> Tensor:
     """Return the distillation loss, a sum over the scored targets (Hinton et al. 2015, section 2):
     the Kullback-Leibler divergence of the model's predictions from the teacher's, both softened by
-    the temperature, times the temperature squared. ``features``, ``head``: the model's, with
-    features [tokens, hidden]. ``taught``, ``teacher``: features and head of the teacher.
-    """
+    the temperature, times the temperature squared. ``features`` [tokens, hidden] and ``head``
+    belong to the model, ``taught`` (also features) and ``teacher`` (a head) to the teacher."""
 
     def part(x: Tensor, y: Tensor, counted: Tensor) -> Tensor:
         ours = (head.logits(x) / temperature).log_softmax(-1)
@@ -233,10 +232,10 @@ class Term(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """The forward pass of a micro-batch, ``example``. ``features``: [rows, context, hidden].
-    ``read``: [targets, hidden], the head's input for scored tokens. ``draws``: seeds of dropout.
-    ``chunk``: number of tokens whose logits are in memory at once. ``notes``: figures of layers.
-    """
+    """A micro-batch, ``example``, and what its forward pass gives. ``features`` [rows, context,
+    hidden]: the model's output before the head. ``read`` [targets, hidden]: the head's input for
+    scored tokens. ``draws``: seeds of dropout. ``chunk``: how many tokens' logits are in memory at
+    once. ``notes``: figures by name, such as the balance of experts, one value per layer."""
 
     features: Tensor
     read: Tensor
@@ -263,8 +262,8 @@ class Losses(nn.Module):
         targets of the rows (DeepSeek-V3, equation 24).
     ``distillation``: the ``distance`` from a ``teacher``, which is not trained.
 
-    Models with experts also have the terms of ``of_experts``. With ``parallel``, the sums are over
-    this process's tokens of the rows.
+    Models with experts also have the losses and figures of the experts (see ``of_experts``). With
+    ``parallel``, several processes divide each row, and sums are over this process's tokens.
     """
 
     def __init__(
@@ -343,10 +342,9 @@ class Losses(nn.Module):
 
 
 def of_experts(config: ModelConfig, notes: dict[str, list[Tensor]]) -> dict[str, Term]:
-    """Return the losses that layers with experts add, and the figures that they report, as means
-    over these layers. Only ``loads`` is not a mean: [layers, experts], the number of tokens
-    assigned to each expert. Modules for multi-token prediction count as layers.
-    """
+    """Return the losses and figures of layers with experts, from their ``notes``, as means over
+    these layers. Only ``loads`` is not a mean: [layers, experts], the number of tokens assigned to
+    each expert. Modules for multi-token prediction count as layers."""
     own = config.feed_forward
     if not isinstance(own, Experts):
         return {}
@@ -369,7 +367,7 @@ def token_losses(model: Decoder, example: Example, chunk: int = 0) -> Tensor:
 
 @torch.no_grad()
 def token_losses_and_hits(model: Decoder, example: Example, chunk: int = 0) -> Tensor:
-    """Return each target's nats, and 1 if it is the likeliest token or 0: [rows * context, 2]."""
+    """Return [rows * context, 2]: a target's nats, and 1 if it is the likeliest token, else 0."""
     return torch.cat(
         [
             torch.stack([_nats(logits, target), (logits.argmax(-1) == target).float()], -1)

@@ -17,9 +17,8 @@ from train.split import gather, local, mesh_of, shares, split_like, spread
 
 def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[Tensor]:
     """Apply ``work`` to whole matrices of one shape, stacked to [n, rows, columns]. Yield the
-    result for each matrix. If the matrices are split over processes, each process gathers some of
-    them and broadcasts their results, so that each is computed once. Results are split like inputs.
-    """
+    result for each matrix. If matrices are split over processes, each process gathers and computes
+    a share of the matrices, and sends the results to the others. Results are split like inputs."""
     mesh = mesh_of(tensors[0])
     if mesh is None:
         yield from work(torch.stack(tensors))
@@ -43,10 +42,9 @@ def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[
 
 
 class Average:
-    """An exponential moving average of the weights, for evaluation, generation and export. After
-    each step it moves by 1 - decay of its distance to the weights. In the first steps the decay is
-    only (1 + step) / (10 + step), because otherwise the initial weights would count for long.
-    """
+    """An exponential moving average of the weights, for evaluation, generation and export: after
+    each step, average = decay x average + (1 - decay) x weights. In the first steps the decay is
+    only (1 + step) / (10 + step), because otherwise the initial weights would count for long."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay, self.model = decay, model
@@ -107,8 +105,8 @@ def with_state(
     *,
     split: bool = True,
 ) -> torch.optim.Optimizer:
-    """Fill an optimiser's state with zeros, in the names and shapes that ``state(weight)`` returns.
-    ``split``: True if a weight's state is split over processes as the weight is."""
+    """Fill an optimiser's state with zeros. ``state`` is a function from a weight to the names and
+    shapes of its state. ``split``: True if the state is split over processes as the weight is."""
     for weight in _weights(optimizer):
         for name, shape in state(weight).items():
             if split and shape == weight.shape:
@@ -132,9 +130,10 @@ USES = ("matrix", "head", "lookup", "vector")
 def groups(
     model: nn.Module, config: TrainConfig, uses: Sequence[str] = USES
 ) -> list[dict[str, Any]]:
-    """Return the trained weights of these uses, grouped for torch's optimisers. The weights of a
-    group share their weight decay, their learning rate (relative to the run's) and their mesh of
-    processes. Decay per step is ``weight_decay`` times the run's rate, not the group's."""
+    """Return the trained weights of the kinds ``uses``, such as "matrix", in groups for torch's
+    optimisers. The weights of a group share their weight decay, their learning rate (relative to
+    the run's) and their mesh of processes. In every group, decay per step is ``weight_decay`` times
+    the run's rate."""
     rates = {"lookup": config.embedding_rate, "head": config.head_rate}
     found: dict[Any, list[nn.Parameter]] = {}
     for _, weight, role in roles(model):

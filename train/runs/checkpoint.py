@@ -6,11 +6,13 @@
                              model-00001-of-00004.safetensors  and so on: with FSDP2 each process
                                                     writes its part (tensors.py, parts.py)
                              config.json            the plan of the run: model, train, shards
-                             state.json             step, tokens, held-out scores, losses, sums
+                             state.json             step, tokens, held-out scores, losses, checksums
 
-state.json has xxh3-128 checksums of config.json, of each tensor (computed in memory before it is
-written; for a file of parts, of the file's header), of the run's tokenizer.json, of the log up to
-this step, and of state.json itself. Each of these is compared with its checksum when it is read.
+state.json has xxh3-128 checksums of config.json, of each tensor, of the run's tokenizer.json, of
+the log up to this step, and of state.json itself. Each of these is compared with its checksum when
+it is read. A tensor's checksum is computed in memory before the tensor is written. If processes
+write parts of tensors, state.json has the checksum of each file's header instead, and the header
+has the checksums of the parts.
 
 Sampler, schedule and dropout are functions of the step and need no state. Any number of processes
 can read a checkpoint.
@@ -75,8 +77,8 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Keep:
-    """The checkpoints to keep: the ``newest`` last ones; if ``best`` is True, the one with the
-    lowest held-out loss; and the one of ``step``."""
+    """The checkpoints to keep: the ``newest`` N; if ``best`` is True, the one with the lowest
+    held-out loss; and the checkpoint of ``step``, if given."""
 
     newest: int
     best: bool = False
@@ -250,7 +252,8 @@ def _of_last_stage(checkpoints: list[Path]) -> list[Path]:
 
 
 def choice_line(run: Path, which: str = "best") -> str | None:
-    """Return a line about the checkpoint that ``checkpoint_to_use`` chooses; None for the last."""
+    """Return a line about the checkpoint that ``checkpoint_to_use`` chooses; None if this is the
+    last checkpoint, or the run has no checkpoint."""
     used, last = checkpoint_to_use(run, which), newest(run / "checkpoints")
     if used is None or last is None or used == last:
         return None
@@ -278,7 +281,7 @@ def load_plan(checkpoint: Path) -> Plan:
 
 
 def model_of(checkpoint: Path) -> ModelConfig:
-    """Return the configuration that a checkpoint's model has at its step."""
+    """Return the model configuration at a checkpoint; stages can change the rotary positions."""
     return load_plan(checkpoint).model_at(step_of(checkpoint))
 
 
@@ -330,7 +333,8 @@ def stored(checkpoint: Path, kind: str) -> Stored:
 
 
 def weights_of(checkpoint: Path, *, average: bool = True) -> Stored:
-    """Return a checkpoint's weights, or with ``average`` their average, if it has one."""
+    """Return the weights of a checkpoint. If ``average`` is True and the checkpoint also has
+    averaged weights, return these instead."""
     return stored(checkpoint, "average" if average and "average" in _files(checkpoint) else "model")
 
 
@@ -407,8 +411,7 @@ class Saver:
 
     def due(self, step: int) -> bool:
         """Return True if a checkpoint is due after ``step`` steps: every ``checkpoint_every``
-        steps, at the end, and before WSD's decay. From there a longer run, or a decay on other
-        data, can start."""
+        steps, at the end, and before WSD's decay, where a longer run or another decay can start."""
         settings = self.plan.train
         return step in (settings.steps, self.trunk) or step % settings.checkpoint_every == 0
 

@@ -12,7 +12,7 @@ POINTS = 100  # most points of a curve
 
 
 def loss_curve(folders: list[Path], tokens: int) -> list[tuple[int, float]]:
-    """Return points (tokens read so far, mean loss of the runs). ``tokens``: those of a step."""
+    """Return points (tokens read so far, mean loss of the runs). ``tokens``: tokens per step."""
     columns = []
     for folder in folders:
         lines = read_lines(folder / "metrics.jsonl")
@@ -29,7 +29,7 @@ def loss_curve(folders: list[Path], tokens: int) -> list[tuple[int, float]]:
 
 
 def text_curve(folders: list[Path], texts: list[str], tokens: int) -> list[tuple[int, float]]:
-    """Return points (tokens read, mean bits per byte of ``texts``). ``tokens``: those of a step."""
+    """Return points (tokens read, mean bits per byte of ``texts``). ``tokens``: tokens per step."""
     points: dict[int, list[float]] = {}
     for folder in folders:
         for line in read_lines(folder / "metrics.jsonl"):

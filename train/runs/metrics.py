@@ -112,7 +112,7 @@ class Wandb:
 def curves(
     out: Path, plan: Plan, kept: list[dict[str, Any]], step: int
 ) -> list[Csv | TensorBoard | Wandb]:
-    """Return the curves that the settings choose, from ``step`` on. ``kept``: earlier log lines."""
+    """Return a writer for each kind of curves in the settings. ``kept``: earlier log lines."""
     asked: list[Csv | TensorBoard | Wandb] = []
     train = plan.train
     if train.csv:
@@ -127,7 +127,8 @@ def curves(
 
 
 def check_packages(train: TrainConfig) -> None:
-    """Raise ``LlmcurateError`` if a package for the curves in the settings is not installed."""
+    """Raise ``LlmcurateError`` if the settings ask for TensorBoard or Weights & Biases to show the
+    metrics, and its package is not installed."""
     if train.tensorboard:
         _package("tensorboard", "torch.utils.tensorboard")
     if train.wandb:
@@ -149,11 +150,10 @@ LAST = ("grad_norm", "tokens", "read")
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The figures of a step, still on the device. ``values``: float64, in the order of ``names``.
-    These are the terms of the loss (nats per token), then ``load`` if there are experts, then those
-    in ``LAST``. ``load`` is the highest ratio of an expert's tokens to its layer's mean.
-    ``updated``: True if the step changed the weights. ``loads``: [layers, experts], the tokens
-    assigned to each expert."""
+    """The figures of a step, still on the device. ``values``: float64, in the order of ``names``:
+    the terms of the loss (nats per token), then ``load`` if there are experts, then the figures in
+    ``LAST``. ``load`` is the highest ratio of an expert's tokens to its layer's mean. ``updated``:
+    True if the step changed the weights. ``loads`` [layers, experts]: each expert's tokens."""
 
     names: tuple[str, ...]
     values: Tensor
@@ -182,13 +182,13 @@ class Pending:
         self._steps.append((step, rate, measured))
 
     def restart(self) -> None:
-        """Leave out the time since the last ``collect``, in which the run did not train."""
+        """Restart the clock, so that time without training is not counted in the steps' seconds."""
         self._began = time.perf_counter()
 
     def collect(self) -> list[dict[str, Any]]:
-        """Return the log lines of these steps. ``tokens`` (scored) and ``read`` (all) are numbers
-        of tokens per step. ``seconds``: the time since the last call, divided equally among the
-        steps."""
+        """Return the log lines of these steps. ``tokens`` and ``read`` are the numbers of scored
+        and of all tokens in a step, ``seconds`` the time since the last call, divided by the number
+        of steps."""
         done = [m.values for _, _, m in self._steps if m is not None]
         numbers = iter(torch.stack(done).tolist() if done else [])
         lines = []
@@ -208,10 +208,9 @@ class Pending:
 
 
 class Log:
-    """The log of a run from a step on, with its curves. Only the first process writes a log.
-    ``expected``: the checksum of the lines up to that step, from a checkpoint, if there is one.
-    ``damaged``: True if the lines have another checksum.
-    """
+    """The log of a run and its curves, continued after ``step``. Only the first process writes a
+    log. ``expected``: the checksum of the earlier lines according to a checkpoint, or "".
+    ``damaged``: True if these lines have another checksum."""
 
     def __init__(self, out: Path, step: int, plan: Plan, *, expected: str = "") -> None:
         self.path = out / "metrics.jsonl"

@@ -43,9 +43,9 @@ Writing = Callable[[], AbstractContextManager[tuple[Path, Sums]]]
 
 
 def write_parts(tensors: Mapping[str, Mapping[str, Tensor]], writing: Writing, group: Any) -> None:
-    """Write ``tensors``, given by kind (such as the model's) and name. Every process of ``group``
-    must call this. One process writes the tensors that are not split. If a process fails, all
-    processes raise its ``OSError`` or ``LlmcurateError``."""
+    """Write ``tensors``: {kind, such as "model" or "optimizer": {name: tensor}}. Every process of
+    ``group`` must call this function. One process writes the tensors that are not split. If a
+    process fails, all processes raise its ``OSError`` or ``LlmcurateError``."""
     state = {
         f"{kind}/{name}": value for kind, own in tensors.items() for name, value in own.items()
     }

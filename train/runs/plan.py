@@ -34,8 +34,8 @@ class Start:
 class Plan:
     """The settings and inputs that decide the result of a run. ``shards``: fingerprint of the
     shards. ``weights``: digest of the weights that the run starts from, empty if they are random.
-    ``teacher``: digest of a teacher's weights. ``start``, ``teacher_start``: the two models.
-    """
+    ``teacher``: digest of a teacher's weights. ``start``: the model that the run starts from.
+    ``teacher_start``: the teacher. These two are None if the run has no such model."""
 
     model: ModelConfig
     train: TrainConfig
@@ -78,8 +78,9 @@ class Plan:
         ]
 
     def shared_steps(self, other: Plan) -> float:
-        """Return the number of first steps that are the same in two plans. The plans may differ in
-        their number of steps; then the result counts the steps whose rate does not depend on it."""
+        """Return how many steps, counted from the first, have the same learning rates in this plan
+        and in ``other``. The plans may differ only in their numbers of steps. If these are equal
+        too, the result is infinity."""
         if self.train.steps == other.train.steps:
             return math.inf
         ours, theirs = self.train, other.train

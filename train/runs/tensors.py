@@ -1,9 +1,7 @@
-"""The tensors of a checkpoint on disk, in safetensors. They are whole in ``model.safetensors``, or
-there are ``model-00001-of-00004.safetensors`` and so on, each with a part of each tensor. The
-header of such a file has for each tensor the offset of the part, the shape of the whole, and the
-checksum of the part. state.json has the checksum of the header. So each tensor can be read and
-verified without the others.
-"""
+"""The tensors of a checkpoint on disk, in safetensors: whole in ``model.safetensors``, or divided
+among ``model-00001-of-00004.safetensors`` and so on. The header of a file with parts of tensors
+has, for each part, its offset in the whole tensor, the tensor's shape and the part's checksum.
+state.json has the header's checksum. So each tensor can be read and verified without the others."""
 
 from __future__ import annotations
 
@@ -111,9 +109,10 @@ class Part:
 
 
 class Stored(Mapping[str, Tensor]):
-    """The tensors of files, by name. Each is compared with its checksum when it is read. ``files``
-    has for each file the checksums of its tensors, or for a file of parts the checksum of its
-    header. Raises ``Damaged`` if a checksum differs."""
+    """The tensors in safetensors files, by name, each compared with its checksum when it is read.
+    ``files`` has, for each file with whole tensors, their checksums by name. For each file with
+    parts of tensors it has the checksum of the file's header, which has the checksums of the parts.
+    Raises ``Damaged`` if a checksum differs."""
 
     def __init__(self, files: Mapping[Path, Any]) -> None:
         self.files = list(files)

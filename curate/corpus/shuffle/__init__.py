@@ -1,2 +1,1 @@
-"""The shuffle of corpus steps, which brings documents with a common key together in one task: keys,
-partitions, buckets, candidates."""
+"""The shuffle of corpus steps, which brings documents with a common key together in one task."""

@@ -1,9 +1,10 @@
-"""The second half of the shuffle: buckets, lists on disk of the documents that share a key. The
-documents in a bucket are candidates for being duplicates. A task reads BUNDLE adjacent partitions,
-some four million pairs of key and document. The task needs 12 bytes of memory per pair, and 20 more
-for each pair of the partition being sorted. Very large partitions are in mapped files. One file for
-all tasks has a bit per document, which is set if the document is a candidate. The number of a
-candidate, called c, is the number of set bits before its own bit."""
+"""The second half of the shuffle: find the documents that share a key. A bucket is the list, on
+disk, of the documents that share one key. The documents in a bucket are candidates for being
+duplicates. The first half put pairs (key, document) into partitions; a task reads BUNDLE adjacent
+partitions, some four million pairs. The task needs 12 bytes of memory per pair, and 20 more per
+pair of the partition being sorted. Very large partitions are in memory-mapped files. One file for
+all tasks has a bit per document, which is set for candidates. Candidates are numbered in the order
+of these bits, from 0; the name for such a number is `c`."""
 
 from __future__ import annotations
 
@@ -41,8 +42,7 @@ def popcount(word):
 
 @njit(nogil=True)
 def number_of(d, bits, before):
-    """Return the number of set bits before bit number d. `before` is what the function
-    `ones_before` returned for these bits."""
+    """Return the number of set bits before bit number d. `before` is ones_before(bits)."""
     below = (np.uint64(1) << np.uint64(d & np.uint32(63))) - np.uint64(1)
     w = d >> np.uint32(6)
     return np.int64(before[w]) + popcount(bits[w] & below)
@@ -81,8 +81,8 @@ def read_bits(path: Path, first: int, rows: int) -> tuple[np.ndarray, int]:
 
 
 def candidates_before(groups: list[Group], bits: Path) -> list[int]:
-    """Return for each group the number of candidates before it. `bits` is the file with one bit per
-    document, which is set for candidates."""
+    """Return for each group of files the number of candidates (possible duplicates) in earlier
+    groups. `bits` is the file with one bit per document, which is set for candidates."""
     all_bits = np.fromfile(bits, np.uint64)
     before = ones_before(all_bits)
     words = [group.first // 64 for group in groups]
@@ -94,9 +94,9 @@ def candidates_before(groups: list[Group], bits: Path) -> list[int]:
 
 @njit(cache=True, nogil=True)
 def buckets_of(keys, values, members, sizes):
-    """Find the keys that occur in two or more pairs: the pairs of such a key are a bucket. `keys`
-    must be ascending. Write the values of these pairs to `members` and the size of each bucket to
-    `sizes`. Return the number of members and the number of buckets."""
+    """Find the buckets: a key in two or more pairs makes a bucket of these pairs. `keys` must be
+    ascending. Write the values of the buckets to `members` and the size of each bucket to `sizes`.
+    Return (number of members, number of buckets)."""
     filled = buckets = 0
     begin = 0
     for i in range(1, len(keys) + 1):
@@ -135,9 +135,11 @@ class Buckets(Message):
 
 
 def find_buckets(sketches: Sketches, folder: Path, keys: Path, facts: Facts) -> Facts:
-    """Run the phase that writes the buckets, in order of their keys, to one pair of files per task,
-    and the file in which the bits of candidates are set. `keys` is the folder that `partition_keys`
-    wrote, and `facts` is what it returned. Memory holds one bit per document."""
+    """Write the buckets (lists of documents that share a key) in order of keys, one pair of files
+    per task. One more file has a bit per document, set for documents in buckets. `keys` is the
+    folder that `partition_keys` wrote, and `facts` the counts that it returned. Return the counts
+    of pairs of files, members, buckets and documents in buckets. Memory holds one bit per
+    document."""
     tasks = bundles(folder, keys, facts["groups"], facts["partition_bits"], sketches.sizes)
     done = run_tasks(sketches.run, f"{__name__}:write_buckets", tasks, Buckets)
     bits = np.zeros(facts["documents"] // 64 + 1, np.uint64)
@@ -176,8 +178,9 @@ def write_buckets(task: BundleTask) -> Buckets:
 
 
 def chunks(files: Sequence[BucketFiles], most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (members, sizes) of whole buckets, about `most` members at a time, from the files in
-    order. The caller may change the arrays."""
+    """Yield whole buckets (lists of documents) in order, as (members, sizes): documents, and the
+    length of each bucket. About `most` documents are read at a time. The caller may change the
+    arrays."""
     for piece in files:
         with piece[0].open("rb") as members, piece[1].open("rb") as sizes:
             waiting = np.empty(0, np.uint32)
@@ -193,8 +196,7 @@ def chunks(files: Sequence[BucketFiles], most: int) -> Iterator[tuple[np.ndarray
 
 
 def candidate_batches(task: CandidateTask) -> Iterator[pa.RecordBatch]:
-    """Yield the sketches of a task's candidates in batches, by `part` (partition), then by `n`
-    (number)."""
+    """Yield the sketches of a task's candidates in batches, in order of partition and number."""
     bits, first = read_bits(task.bits, task.group.first, task.group.rows)
     for batch in sketch_batches(task.group.files, [*task.columns], task.read):
         chosen = set_bits(bits, first, first + len(batch))
@@ -207,8 +209,8 @@ ROWS_FILE = "rows.parquet"  # of a group's candidates
 
 
 def write_rows(task: CandidateTask) -> None:
-    """Run a task: write the rows of a group's candidates in order of their numbers c. The columns
-    are those of the task, then part, n, id and c."""
+    """Run a task: write a row per candidate (possible duplicate) of a group, in order. The columns
+    are those of the task, then part (partition), n (number in it), id and c (candidate number)."""
     schema = task.schema().append(pa.field("c", pa.uint32()))
     c = task.before
     with (
@@ -225,9 +227,10 @@ def write_rows(task: CandidateTask) -> None:
 def write_candidate_rows(
     sketches: Sketches, folder: Path, groups: list[Group], bits: Path, columns: list[str]
 ) -> list[Path]:
-    """Write the rows of all candidates in tasks, with the columns `columns`, part, n, id and c (the
-    number of the candidate). Return the paths of the files, one per group. `bits` is the file with
-    a bit per document, set for candidates."""
+    """Write the rows of all candidates (possible duplicates), one file per group, and return the
+    paths. The columns are `columns` of the sketches, then part and n (together the document's key),
+    id, and c (0 for the first candidate, 1 for the second, ...). `bits` is the file with one bit
+    per document, which is set for candidates."""
     read = sketches.sizes.batch_candidates
     tasks = [
         CandidateTask(g.part, folder, g, bits, before, tuple(columns), read)

@@ -1,8 +1,8 @@
-"""Rows of bytes in slices (a slice is all rows for one reading task), and arrays that may be larger
-than memory. A writer collects a segment of rows in memory, sorts the segment by slice and appends
-it to its files. The order of rows within a slice is kept. A task reads one range of every segment
-of every writer, and opens the files of one writer at a time. Large arrays are mapped files, which
-the system may write out and read again."""
+"""Rows of bytes, sorted into slices on disk, and arrays that may be larger than memory. A slice is
+all rows for one reading task. A writer collects a segment of rows in memory, sorts the segment by
+slice and appends it to its files. Rows within a slice keep their order. A task reads one range of
+every segment of every writer, and opens the files of one writer at a time. Large arrays are
+memory-mapped files, which the system may write out and read again."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def new_array(
 
 
 def load_array(path: Path, dtype: Any, mapped_bytes: int) -> np.ndarray:
-    """Return the numbers in a file as an array. A file of `mapped_bytes` or more is mapped. Changes
-    of the array do not reach the file."""
+    """Return the numbers in a file as an array. A file of `mapped_bytes` or more is mapped into
+    memory. Changes to the array do not reach the file."""
     if path.stat().st_size < max(1, mapped_bytes):
         return np.fromfile(path, dtype)
     return np.memmap(path, dtype, "c").view(np.ndarray)
@@ -80,13 +80,11 @@ def count_up(array: np.ndarray, batch: int = 1_000_000) -> None:
 
 
 class SliceFiles(NamedTuple):
-    """The paths of the three files of a writer. `rows` holds uint32[rows, columns], the numbers of
-    each row. `data` holds the bytes of the rows. `starts` holds int64[segments, slices + 1, 2]: the
-    row and the byte at which each slice begins in each segment."""
+    """The files that one SliceWriter writes."""
 
-    rows: Path
-    data: Path
-    starts: Path
+    rows: Path  # uint32[rows, columns]: the numbers of each row
+    data: Path  # uint8[bytes]: the bytes of all rows
+    starts: Path  # int64[segments, slices + 1, 2]: first row and first byte of each slice
 
     @classmethod
     def within(cls, folder: Path, kind: str, number: int = 0) -> SliceFiles:
@@ -96,7 +94,8 @@ class SliceFiles(NamedTuple):
 
 
 class SliceWriter:
-    """A writer of rows of bytes, in segments of about `segment` bytes that are sorted by slice."""
+    """A writer of rows of bytes. About `segment` bytes of rows are sorted at a time, by slice. A
+    slice is all rows that one later task reads."""
 
     def __init__(self, files: SliceFiles, slices: int, segment: int) -> None:
         self.slices = slices
@@ -111,9 +110,9 @@ class SliceWriter:
     def add(
         self, slices: np.ndarray, rows: np.ndarray, offsets: np.ndarray, data: np.ndarray
     ) -> None:
-        """Add rows. The arrays must not change until the next call of `add` or `close`. `slices`
-        holds the number of each row's slice, and `rows` is uint32[rows, columns]. `offsets` is
-        int64[rows + 1], where the bytes of each row begin in `data`, a uint8 array."""
+        """Add rows. `slices`: the number of each row's slice (input of a later task). `rows`:
+        uint32[rows, columns]. `offsets`: int64[rows + 1], where each row's bytes begin in `data`
+        (uint8). The arrays must not change until the next call of `add` or `close`."""
         self._waiting.append((slices, rows, offsets, data))
         self._held += rows.nbytes + ROW_BYTES * len(rows) + int(offsets[-1] - offsets[0])
         if self._held >= self._segment or self.slices == 1:
@@ -159,8 +158,9 @@ class SliceWriter:
 def read_slice(
     files: Sequence[SliceFiles], part: int, columns: int, scratch: Path, mapped_bytes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (uint32[rows, columns]: the rows of slice `part`, in the order of `files`; uint8[]:
-    their bytes). The function `new_array` makes both arrays with `scratch` and `mapped_bytes`."""
+    """Return (numbers, bytes) of the rows of slice `part`, from the files of all writers in order.
+    Each row has `columns` numbers (uint32[rows, columns]) and some bytes (uint8, all rows
+    concatenated). Both arrays are made by `new_array` with `scratch` and `mapped_bytes`."""
     # Only two columns of a table with a column per slice.
     tables = [np.load(each.starts, mmap_mode="r")[:, part : part + 2].copy() for each in files]
     total = sum((np.diff(t, axis=1).sum(axis=(0, 1)) for t in tables), np.zeros(2, np.int64))

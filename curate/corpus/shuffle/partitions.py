@@ -1,9 +1,9 @@
 """Pairs (key, value), written to partitions that are chosen by the high bits of the keys: an
 external radix sort. This is the first half of the shuffle. The values are numbers of documents,
-which are numbered in order of partition and place in it. A writer sorts a segment of pairs by
-partition and appends it to its files. To read a partition, its range is read from every segment of
-every writer, and the pairs are then sorted. So memory holds one segment, or the partitions being
-read. Very large partitions (a key of very many documents) are mapped files."""
+counted in order of arrival. A writer sorts a segment of pairs by partition and appends it to its
+files. A reader collects a partition from one range of every segment of every writer, then sorts the
+pairs. So memory holds one segment, or the partitions being read. Very large partitions (a key of
+very many documents) are memory-mapped files."""
 
 from __future__ import annotations
 
@@ -115,17 +115,16 @@ def keep_repeated(keys, values, counters):
 
 
 def partition_bits(pairs: int, partition_pairs: int) -> int:
-    """Return the number of key bits (0 to 14) for about `partition_pairs` pairs per partition."""
+    """Return how many key bits (0 to 14) give about `partition_pairs` pairs per partition."""
     return min(14, max(0, (max(1, pairs) - 1) // partition_pairs).bit_length())
 
 
 class PairFiles(NamedTuple):
-    """The paths of the three files of a writer: keys, values, and `starts`, which holds the start
-    of each partition in each segment and the checksum of its pairs."""
+    """The files that one PartitionWriter writes."""
 
-    keys: Path
-    values: Path
-    starts: Path
+    keys: Path  # uint64[pairs]
+    values: Path  # uint32[pairs]
+    starts: Path  # per segment: the start of each partition, and the checksum of its pairs
 
     @classmethod
     def within(cls, folder: Path, number: int = 0) -> PairFiles:
@@ -213,10 +212,10 @@ def read_partitions(
     mapped_bytes: int,
     valued: bool = True,
 ) -> list[tuple[list[np.ndarray], MakeArray]]:
-    """Return for each partition from `begin` to `stop` the arrays of its keys and values, from all
-    writers in order, and a function that makes further arrays of the same length. One range of each
-    segment is read. `scratch` and `mapped_bytes` are passed to the function `new_array`. Raise
-    Damaged if the pairs differ from their checksum."""
+    """Return ([keys, values], make) for each partition from `begin` to `stop` (exclusive). `keys`
+    and `values` are its pairs from all writers, in order, and the function `make` makes further
+    arrays of the same length. Only these partitions are read. `scratch` and `mapped_bytes` are
+    passed to `new_array`. Raise Damaged if the pairs differ from their checksum."""
     # Only the columns for these partitions, of a table with one per partition.
     tables = [_tables(each) for each in files]
     slices = [np.array(starts[:, begin : stop + 1], np.int64) for starts, _ in tables]
@@ -286,21 +285,21 @@ def documents_in(groups: list[Group], label: str, most: int = MOST) -> int:
 
 @dataclass(frozen=True)
 class KeysTask(GroupTask):
-    """A task that writes the pairs of a group of sketch files. `column` and `width` are as in the
-    function `partition_keys`. `bits` is the number of key bits that choose a partition."""
+    """A task that writes a pair (key, document) for each key in a group of sketch files. (Sketches
+    are short descriptions of documents.)"""
 
-    column: str
-    width: int
-    bits: int
+    column: str  # column of the sketches that has the keys
+    width: int  # number of keys per document
+    bits: int  # number of high bits of a key that choose a partition
     sizes: Sizes
 
 
 def partition_keys(
     sketches: Sketches, folder: Path, groups: list[Group], label: str, column: str, width: int
 ) -> Facts:
-    """Run the phase that writes the pairs of every group into `folder`. `column` is a
-    fixed_size_binary column of the sketches. Its first `width` 64-bit numbers are the keys of a
-    document; null means that the document has no keys."""
+    """Write a pair (key, document) for each key in all groups of sketch files (short descriptions
+    of documents), into `folder`. `column` is a fixed_size_binary column of these files. The first
+    `width` 64-bit numbers of a value are the document's keys; null means that it has no keys."""
     count, sizes = documents_in(groups, label), sketches.sizes
     bits = partition_bits(count * width, sizes.partition_pairs)
     tasks = [KeysTask(g.part, folder, g, column, width, bits, sizes) for g in groups]
@@ -335,16 +334,14 @@ BUNDLE = 4  # partitions of a task
 
 @dataclass(frozen=True)
 class BundleTask(FolderTask):
-    """A task on the adjacent partitions from `begin` to `stop`. `keys` is the folder of the pairs,
-    and `groups` the number of groups that wrote them. `bits` is the number of key bits that choose
-    a partition."""
+    """A task on adjacent partitions, from `begin` to `stop`."""
 
-    keys: Path
-    groups: int
-    bits: int
+    keys: Path  # folder of the pairs
+    groups: int  # number of groups that wrote the pairs
+    bits: int  # number of high bits of a key that choose a partition
     begin: int
     stop: int
-    mapped_bytes: int
+    mapped_bytes: int  # arrays of this size or more are memory-mapped
 
     def pair_files(self) -> list[PairFiles]:
         return [PairFiles.within(self.keys, group) for group in range(self.groups)]

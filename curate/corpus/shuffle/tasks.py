@@ -1,7 +1,7 @@
-"""Groups of sketch files (each group is the input of one task), and the tables that the tasks of a
-phase write for the next phase. Groups depend only on the input. Each writing task writes a file
-with one record batch for each reading task. The batches of all files for one reading task are
-called a slice."""
+"""Groups of sketch files, and the tables that the tasks of one phase write for those of the next. A
+group is what one task reads; the division into groups depends only on the sketch files. A writing
+task (of one phase) writes a file with one record batch for each reading task (of the next phase).
+All batches for one reading task are called a slice."""
 
 from __future__ import annotations
 
@@ -37,18 +37,17 @@ def part_files(folder: Path, name: str, count: int) -> list[Path]:
 
 @dataclass(frozen=True)
 class Group:
-    """Some consecutive sketch files. `part` is the number of the group, `first` the number of
-    sketches in earlier groups, and `rows` the number of sketches in this group."""
+    """Consecutive files of sketches (short descriptions of documents), the input of one task."""
 
-    part: int
+    part: int  # number of the group
     files: tuple[SketchFile, ...]
-    first: int
-    rows: int
+    first: int  # number of sketches in earlier groups
+    rows: int  # number of sketches in this group
 
 
 @dataclass(frozen=True)
 class FolderTask(Task):
-    """A task that writes files into a folder. Their names contain the number of the task."""
+    """A task that writes files into a folder. The files' names contain the number of the task."""
 
     folder: Path
 
@@ -63,14 +62,12 @@ class GroupTask(FolderTask):
 
 @dataclass(frozen=True)
 class CandidateTask(GroupTask):
-    """A task on the candidates in a group of sketch files. `bits` is the file with one bit per
-    document, which is set for candidates. `before` is the number of candidates in earlier groups.
-    `columns` are columns of the sketches, and `read` is the number of sketches read at a time."""
+    """A task on the candidates for duplicates in a group of sketch files."""
 
-    bits: Path
-    before: int
-    columns: tuple[str, ...]
-    read: int
+    bits: Path  # file with one bit per document, set for candidates
+    before: int  # number of candidates in earlier groups
+    columns: tuple[str, ...]  # columns of the sketches to read
+    read: int  # number of sketches read at a time
 
     def schema(self) -> pa.Schema:
         sketches = pq.read_schema(self.group.files[0].path)
@@ -85,8 +82,8 @@ def groups(
     weigh: Callable[[pq.FileMetaData], int] = lambda metadata: int(metadata.num_rows),
 ) -> list[Group]:
     """Return the sketch files in groups of up to `most` sketches, in order. A file with more
-    sketches is a group by itself. `weigh` returns the number to count for a file, by default its
-    number of sketches."""
+    sketches is a group by itself. `weigh` returns a file's size in the unit of `most`, by default
+    the number of its sketches."""
     parted: list[Group] = []
     waiting: list[SketchFile] = []
     first = rows = size = 0
@@ -115,7 +112,7 @@ class SealedTask(Task):
 
 @dataclass(frozen=True)
 class Sealed(Message):
-    """The result of a SealedTask's call, as JSON, and [path, [size, digest]] of files written."""
+    """The JSON result of a SealedTask's call, and [path, [size, digest]] of each file written."""
 
     result: str
     seals: list[tuple[Path, Seal]]
@@ -127,8 +124,8 @@ def run_tasks(
     tasks: Sequence[Task],
     result: type[R] = NoneType,  # type: ignore[assignment]
 ) -> list[R]:
-    """Run a function on tasks and return the results in the order of the tasks. During a resolve
-    (the decisions of a step), workers also return the digests of files that they write."""
+    """Run a function on tasks and return the results in the order of the tasks. If a journal (a
+    list of files) is active, add the files written by the tasks to the journal."""
     if not journal.active():
         results = {task.part: found for task, found in run(function, tasks, result)}
         return [results[task.part] for task in tasks]
@@ -160,7 +157,7 @@ def write_slices(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> N
 
 
 def read_slice(paths: Sequence[Path], number: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches that all writers wrote for reading task `number`, in order of writers."""
+    """Yield one batch per file in `paths`: the batch for the reading task with this number."""
     for path in paths:
         with pa.OSFile(str(path)) as file:
             yield pa.ipc.open_file(file).get_batch(number)

@@ -80,8 +80,9 @@ def _full(keys: np.ndarray, probes: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def best_load(rate: float) -> tuple[float, int]:
-    """Return two numbers: the largest average number of keys per block at which the rate of false
-    positives is at most `rate`, and the number of bits to set per key (`probes`) then."""
+    """Return the best fill of a block for a rate of false positives: (load, probes). `load` is the
+    largest average number of keys per block that keeps the rate at most `rate`. `probes` is the
+    number of bits to set per key."""
     best = (0.0, 1)
     for probes in range(1, MOST_PROBES + 1):
         low, high = 0.0, float(BLOCK_BITS)
@@ -123,33 +124,30 @@ _Count = Annotated[int, Field(ge=0)]
 
 
 class Slice(BaseModel):
-    """One slice of a filter: consecutive blocks. `capacity` is the number of keys that fit at the
-    slice's rate of false positives. `inserted` is the number of keys that were new to the slice."""
+    """One slice of a filter: consecutive blocks."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     blocks: int = Field(ge=1, le=kernel.MOST_BLOCKS)
     probes: int = Field(ge=1, le=64)
-    capacity: _Count
-    inserted: _Count
-    rate: float = Field(gt=0, lt=1)
+    capacity: _Count  # keys that fit at the slice's rate of false positives
+    inserted: _Count  # keys that were new to the slice
+    rate: float = Field(gt=0, lt=1)  # of false positives
 
 
 class Header(BaseModel):
-    """The header of a filter file. `keys` is a description of what was hashed to 64 bits, and how.
-    `rate` is the requested rate of false positives. `parents` are the checksums of the filters from
-    which this filter was built. `checksum` is the xxh3-128 of the blocks."""
+    """The header of a filter file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     version: Literal[1] = 1
     hash: Literal["blocked512-mul"] = "blocked512-mul"
-    keys: str
+    keys: str  # what was hashed to 64 bits, and how
     seed: _Count
-    rate: float = Field(gt=0, lt=1)
+    rate: float = Field(gt=0, lt=1)  # the requested rate of false positives
     slices: list[Slice]
-    parents: list[str]
-    checksum: str
+    parents: list[str]  # checksums of the filters from which this one was built
+    checksum: str  # the xxh3-128 of the blocks
 
 
 def read_header(path: Path) -> Header:
@@ -184,8 +182,9 @@ def read_header(path: Path) -> Header:
 
 
 class BloomFilter:
-    """A filter over 64-bit keys. `slices` is int64[slices, 5], with the columns that kernel.py
-    names. `words` is uint64[], the blocks."""
+    """A Bloom filter over 64-bit keys, made of slices (smaller Bloom filters). The array `slices`
+    (int64[n, 5]) describes each of the n slices in one row; kernel.py names its columns. The array
+    `words` (uint64) holds the bits of all slices."""
 
     def __init__(self, path: Path, header: Header, mode: Literal["r", "r+"]) -> None:
         self.path, self.keys, self.seed, self.rate = path, header.keys, header.seed, header.rate
@@ -200,7 +199,7 @@ class BloomFilter:
 
     @classmethod
     def create(cls, path: Path, keys: str, rate: float, seed: int = 0) -> BloomFilter:
-        """Create a filter without slices. `keys` and `rate` are as in the class `Header`."""
+        """Create an empty filter. `keys` and `rate` are as in the class `Header`."""
         with open(path, "wb") as file:
             file.truncate(HEADER)
         header = Header(keys=keys, seed=seed, rate=rate, slices=[], parents=[], checksum="")
@@ -310,8 +309,8 @@ class BloomFilter:
         return self.count(keys) / probes
 
     def modelled_rate(self, inserted: Iterable[float] | None = None) -> float:
-        """Return the expected rate of false positives. `inserted` holds the number of keys of each
-        slice, by default the present numbers."""
+        """Return the expected rate of false positives. `inserted` gives the number of keys in each
+        slice (part of the filter); by default, these are the present numbers."""
         wrong = 1.0
         counts = self.slices[:, kernel.INSERTED] if inserted is None else inserted
         for keys, row in zip(counts, self.slices, strict=True):
@@ -356,7 +355,8 @@ class BloomFilter:
 
 
 def grown_from(paths: list[Path]) -> list[Path]:
-    """Return the paths without repeats, and without filters from which another one was built."""
+    """Return the paths without redundant filters. A filter is redundant if it repeats an earlier
+    one, or if another filter of `paths` was built from it."""
     headers = [read_header(p) for p in paths]
     inside = {parent for header in headers for parent in header.parents}
     checksums: set[str] = set()
@@ -378,17 +378,13 @@ SCHEMA = pa.schema([*COLUMNS, ("overlap", pa.float64())])
 
 @dataclass(frozen=True)
 class Rules:
-    """The rule by which a unit (a paragraph or document) is removed: the share of its keys that
-    were seen before is above `threshold`. `reached` is True if an equal share is enough.
-    `documents` is True to remove whole documents by the same rule, too. `spanning` is True to judge
-    documents first, by keys that may span units, as in the mode `both` of DCLM's program bff.
-    `whole` is True if units are documents."""
+    """A rule that removes units (paragraphs or documents) by their share of keys seen before."""
 
-    threshold: float
-    reached: bool = False
-    documents: bool = False
-    spanning: bool = False
-    whole: bool = False
+    threshold: float  # the largest share of seen keys in a kept unit
+    reached: bool = False  # True: remove a unit also if its share equals the threshold
+    documents: bool = False  # True: also remove whole documents, by the same rule
+    spanning: bool = False  # True: judge documents first, by n-grams that may span paragraphs
+    whole: bool = False  # True: units are documents
 
     def exceeds(self, seen: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Return bool[n]: True where the share `seen` / `keys` (int64[n] each) is too large."""
@@ -407,9 +403,11 @@ def _exceeds(seen, keys, threshold, reached):
 
 @njit(cache=True, nogil=True)
 def check_in_order(words, slices, key_rows, keys, unit_rows, count, threshold, reached, hits, seen):
-    """Look up the keys unit by unit, and insert the keys of each kept unit. Fills `seen`
-    (int64[units]) with the number of present keys of each unit. Returns a number to discard (see
-    `touch`)."""
+    """Look up all keys, one unit (a paragraph or document) after the other. If the share of a
+    unit's keys that were in the filter before is at most `threshold` (less than `threshold` if
+    `reached`), insert the unit's keys. Unit u has count[u] of the keys, and seen[u] is set to the
+    number that were in the filter before. Ignore the return value; it only keeps the compiler from
+    removing the loads of memory ahead of use."""
     read = np.uint64(0)
     ahead = np.int64(0)
     for r in range(len(key_rows) - 1):
@@ -443,14 +441,17 @@ def check_documents_first(
     of_document,
     total,
 ):
-    """Apply the mode `both` of DCLM's program bff, as the comments in its code describe this mode.
+    """Look up and insert keys as the comments of DCLM's program bff describe its mode `both`.
 
-    A document is removed if the share of present keys among all its keys is too large. In a kept
-    document, a unit is removed by the share among the keys within the unit. Keys are inserted
-    unless they touch a removed unit. All keys of a document are looked up before any is inserted.
-    Fills `seen` and `of_document` (int64[units]) with the number of present keys and of all keys
-    within each unit, and `total` (int64[rows]) with the number of present keys of each document.
-    Returns a number to discard (see `touch`)."""
+    A document is removed if too many of its keys were seen before. In a kept document, a unit (a
+    paragraph) is removed if too many of the keys wholly within the unit were seen before. A key is
+    a hash of words, which may lie in several units: first[u] keys begin in unit u, and last[u] keys
+    end in it (int64[units]). All keys of a document are looked up first. Then its keys are
+    inserted, except those with words in a removed unit.
+
+    Fills int64 arrays. Of the keys wholly within a unit, `of_document` counts all and `seen` those
+    seen before. Of all keys of a document, `total` counts those seen before. Ignore the return
+    value; it only keeps the compiler from removing the loads of memory ahead of use."""
     read = np.uint64(0)
     most = np.int64(0)
     for r in range(len(key_rows) - 1):
@@ -487,7 +488,8 @@ def _lists(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def own_batches(sketches: Sketches, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield this run's sketches in order, not those of earlier runs: the filter has their keys."""
+    """Yield the keys of this run's documents in batches, in order. Documents of earlier runs are
+    skipped, because the filter already holds their keys."""
     files = tuple(f for f in sketches.files if not f.corpus)
     return replace(sketches, files=files).batches(columns, ROWS)
 
@@ -498,12 +500,12 @@ def count_keys(sketches: Sketches) -> int:
 
 @dataclass
 class Tally:
-    """Counts of one pass over documents: keys read, documents, passages removed, slices added."""
+    """Counts of one pass over documents."""
 
-    keys: int = 0
-    documents: int = 0
-    passages: int = 0
-    grown: int = 0
+    keys: int = 0  # read
+    documents: int = 0  # removed
+    passages: int = 0  # removed
+    grown: int = 0  # slices added to the filter
 
 
 def decide(sketches: Sketches, bloom: BloomFilter, rules: Rules, method: str) -> Tally:
@@ -609,8 +611,9 @@ def _curve(bloom: BloomFilter, rate: float, unit: str) -> Curve:
 def report(
     bloom: BloomFilter, tally: Tally, before: int, unit: str, expected: int | None
 ) -> Decided:
-    """Return the counts, notes and curve for run.json. `before` is the number of keys inserted by
-    earlier runs. `unit` is the plural name of the filter's keys, such as `n-grams`."""
+    """Return the counts, notes and false-positive curve of this run for its file run.json. `before`
+    is the number of keys inserted by earlier runs. `unit` is the plural name of the filter's keys,
+    such as `n-grams`."""
     asked = bloom.rate
     rate, fill, new = bloom.measured_rate(), bloom.fill(), bloom.inserted - before
     slices = len(bloom.slices)
@@ -648,9 +651,9 @@ def report(
 
 @njit(cache=True, nogil=True)
 def blank_without(data, offsets, rows, start, end):
-    """Return bool[rows of the batch]: True if only white space is left of a row after its spans are
-    cut. `rows`, `start` and `end` are int64[spans], in order: the row of each span, and the first
-    and last byte (exclusive) in the row."""
+    """Return bool[texts]: True where a cut text has only white space left. Text r is
+    data[offsets[r]:offsets[r + 1]]. Span s, which is cut, is the bytes start[s]:end[s] of text
+    rows[s]. Spans are in order. A text without spans gives False."""
     blank = np.zeros(len(offsets) - 1, np.bool_)
     s = 0
     while s < len(rows):
@@ -671,9 +674,9 @@ def blank_without(data, offsets, rows, start, end):
 
 
 def drop_seen(docs: Documents, at: np.ndarray, decisions: pa.Table, limit: float) -> Documents:
-    """Apply the decisions to a batch. Annotate documents with `overlap`, their share of seen keys.
-    `at` is int64[decisions], the row of each decision. `limit` is the threshold that reasons show.
-    """
+    """Apply the decisions to a batch of documents: drop documents, and cut passages from the
+    others. Decision k is about document at[k]. Each document is annotated with `overlap`, its share
+    of keys seen before. `limit` is the threshold to record with each drop."""
     overlap = np.full(len(docs), np.nan)
     overlap[at] = decisions["overlap"].to_numpy()
     docs = docs.annotate("overlap", pa.array(overlap, mask=np.isnan(overlap)))

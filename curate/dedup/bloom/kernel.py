@@ -73,9 +73,10 @@ def contains(words, slices, key):
 
 @njit(nogil=True)
 def touch(words, slices, keys, first, stop):
-    """Read the blocks of keys[first:stop], which brings them into the cache. These reads do not
-    wait for each other, while insertion waits for each read. So insertion into a filter of 50 MB
-    takes a sixth of the time. The caller must use the result, or the compiler removes the reads."""
+    """Load the blocks of keys[first:stop] into the processor's cache, to make insertion faster.
+    Insertion waits for each read in turn, but these reads overlap. With a filter of 50 MB,
+    insertion then takes a sixth of the time. The caller must use the returned value, or the
+    compiler removes the reads."""
     bits_read = np.uint64(0)
     for s in range(len(slices)):
         at, blocks = np.uint64(slices[s, FIRST]), np.uint64(slices[s, BLOCKS])
@@ -121,7 +122,8 @@ def look_up(words, slices, keys, first, stop, hits):
 
 @njit(nogil=True)
 def insert_new(words, slices, keys, first, stop, hits):
-    """Insert those of keys[first:stop] that `look_up` did not find, and count them in `slices`."""
+    """Insert those of keys[first:stop] that `look_up` did not find (hits[k] is 0). `slices` has one
+    row per part of the filter. The number of keys in the row of the part that is filled grows."""
     s = open_slice(slices)
     for k in range(first, stop):
         if hits[k] == 0:
@@ -173,22 +175,18 @@ _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Grams:
-    """The keys of a batch of documents, by unit (paragraph or document). `rows` is int64[rows + 1],
-    the first unit of each row. `start` and `end` are int64[units], the first and last byte
-    (exclusive) of each unit in its row. `keys` is uint64[], in order of the units. `first` and
-    `last` are int64[units], the numbers of keys that begin and that end in each unit (one array if
-    no key spans units)."""
+    """The keys of a batch of documents, grouped by unit (a paragraph or a whole document)."""
 
-    rows: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    keys: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
+    rows: np.ndarray  # int64[documents + 1], the index of each document's first unit
+    start: np.ndarray  # int64[units], the unit's first byte in its document
+    end: np.ndarray  # int64[units], the end of the unit's bytes (exclusive)
+    keys: np.ndarray  # uint64, in the order of the units
+    first: np.ndarray  # int64[units], the number of keys that begin in the unit
+    last: np.ndarray  # the number that end in it; the same array if no key spans units
 
     def table(self) -> pa.Table:
-        """Return the sketches, one row per document. Each field except `rows` is a column of lists.
-        If `last` is the same array as `first`, its lists are empty."""
+        """Return a table with one row per document and list columns keys, first, last, start and
+        end. The lists in `last` are empty if no key spans two units (`last` equals `first`)."""
         before = np.concatenate([[0], np.cumsum(self.first)])
         lists = {
             "keys": (before[self.rows], self.keys),
@@ -229,8 +227,8 @@ def _runs(hashes, count, size, least, seed, out):
 
 @njit(cache=True, nogil=True)
 def unit_grams(data, start, end, kinds, states, size, least, seed):
-    """Return (keys: uint64[], count: int64[units]): the keys of all n-grams in order, and the
-    number of keys of each unit data[start[k]:end[k]]."""
+    """Return (keys, count): the hashes of all n-grams in order (uint64), and the number of n-grams
+    of each unit (int64[units]). Unit k is data[start[k]:end[k]]."""
     capacity = longest(start, end) + 1
     starts, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     hashes = np.empty(capacity, np.uint64)
@@ -249,8 +247,9 @@ def unit_grams(data, start, end, kinds, states, size, least, seed):
 
 @njit(cache=True, nogil=True)
 def spanning_grams(data, offsets, rows, start, end, kinds, states, size, least, seed):
-    """Return (keys: uint64[], first, last: int64[units]): the keys of all n-grams of each row, and
-    the numbers of n-grams that begin and that end in each unit data[start[k]:end[k]]."""
+    """Hash the n-grams of each document; they may begin in one unit and end in another. Unit k is
+    the piece data[start[k]:end[k]] of a document. Returns (keys, first, last): the hashes (uint64),
+    and per unit (int64) the number of n-grams that begin in it and the number that end in it."""
     n_rows = len(offsets) - 1
     capacity = longest(offsets[:-1], offsets[1:]) + 1
     starts, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
@@ -277,8 +276,8 @@ def spanning_grams(data, offsets, rows, start, end, kinds, states, size, least, 
 
 @njit(cache=True, nogil=True)
 def whole_keys(data, start, end, seed):
-    """Return (keys: uint64[], one for each unit that is not blank; count: int64[units], the number
-    of keys of each unit: 1, or 0 if it is blank)."""
+    """Return (keys, count): a hash (uint64) of each unit data[start[k]:end[k]] that is not blank,
+    and the number of hashes per unit (int64[units]), 0 for a blank unit and otherwise 1."""
     keys = np.empty(len(start), np.uint64)
     count = np.zeros(len(start), np.int64)
     n = 0
@@ -329,8 +328,8 @@ def _documents(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def grams_of(
     docs: Documents, whole: bool, size: int, least: int, seed: int, compare: str = "raw"
 ) -> Grams:
-    """Return the n-grams of each unit. If `whole`, a unit is a document, else a paragraph as DCLM's
-    program bff divides texts."""
+    """Return the n-grams (runs of `size` words) of each unit, as hashes. A unit is a document if
+    `whole`; otherwise it is a paragraph, and texts are divided as in DCLM's program bff."""
     rows, start, end = _documents(docs) if whole else _windows(docs)
     texts = in_form(docs.buffers()[0], start, end, compare)
     keys, count = unit_grams(*texts, class_table(), state_table(), size, least, np.uint64(seed))
@@ -338,7 +337,9 @@ def grams_of(
 
 
 def both_grams(docs: Documents, size: int, least: int, seed: int, compare: str = "raw") -> Grams:
-    """Return the n-grams of each document. The units are paragraphs; an n-gram may span several."""
+    """Return the hashes of each document's n-grams (runs of `size` words), and two numbers for each
+    paragraph: how many n-grams begin in it, and how many end in it. An n-gram may span several
+    paragraphs."""
     data, offsets = docs.buffers()
     rows, start, end = _windows(docs)
     data, begins, ends = in_form(data, start, end, compare)

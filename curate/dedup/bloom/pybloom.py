@@ -1,7 +1,8 @@
 """Write pybloom-live filters from a corpus, and drop documents that such a filter contains.
 
-The keys are URLs or texts, so a filter can be read without knowing how it was made. The filter of
-`dedup_bloom` cannot be exported this way: its keys are hashes of n-grams, and set other bits."""
+The keys are URLs or texts, so anybody can look one up in the filter. The filter of `dedup_bloom`
+cannot be exported to this format: its keys are hashes of n-grams, and each key sets other bits than
+in pybloom-live."""
 
 from __future__ import annotations
 

@@ -131,8 +131,8 @@ class DedupBloom(DedupStep):
 
     @property
     def obstacle(self) -> str | None:
-        """The reason why this step cannot be refreshed: without the setting `expected`, the size of
-        the one filter that all refreshes share is unknown. None if `expected` is set."""
+        """The reason why this step cannot be refreshed, or None if it can be. All refreshes share
+        one filter, so the setting `expected` must give its size."""
         if self.expected is not None:
             return None
         return (
@@ -154,7 +154,7 @@ class DedupBloom(DedupStep):
 
     @property
     def limit(self) -> float:
-        """The threshold in effect. In Dolma's modes it is 1.0, because they compare whole units."""
+        """The threshold in effect: 1.0 in Dolma's modes (whole paragraphs or documents)."""
         return 1.0 if self._dolma else self.threshold
 
     @property

@@ -159,9 +159,9 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
 
     @property
     def shared_key_column(self) -> str | None:
-        """The sketch column with the keys that documents must share to change each other's
-        decisions: "", because each document is decided alone. None if `max_hits` is set: it counts
-        documents of the corpus, so any document may change any decision."""
+        """Return "" (no shared keys) if each document is decided alone, or None if any document may
+        affect any other. The value is None if `max_hits` is set, which counts documents of the
+        whole corpus."""
         return "" if self.max_hits is None else None
 
     @property
@@ -179,7 +179,8 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
         return f"contains {decision.similarity:.0%} of {item}"
 
     def leaves(self) -> list[str]:
-        """Return the name of the report's file, which ends with the suffix of the step's label."""
+        """Return the file name of the report on contamination, in a list. If the label of this step
+        has a suffix, so has the file name."""
         return [f"contamination{self.label.removeprefix(self.name)}.parquet"]
 
     def resources(self) -> list[str]:
@@ -192,8 +193,8 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
         return identity if self.action == "cut" else identity.without(["context"])
 
     def windows(self) -> Windows:
-        """Return the windows of all items, the pieces for which documents are searched. The files
-        of the items are read once."""
+        """Return all windows: the short pieces of test items for which documents are searched. The
+        files of items are read only on the first call."""
         if self._windows is None:
             self._windows = self._cut()
         windows: Windows = self._windows
@@ -222,7 +223,7 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
         return cut_windows([replace(item, text=text) for item, text in same], cutting)
 
     def open(self) -> None:
-        """Load the search table in a worker, without the items."""
+        """Load the search table in a worker. The evaluation items are not kept in memory."""
         self._search = self._cut().search
 
     def forecast(self) -> list[str]:

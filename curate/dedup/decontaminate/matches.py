@@ -31,8 +31,9 @@ from llmcurate.base.disk.units import counted
 
 
 def item_tables(windows: Windows) -> tuple[pa.Table, pa.Table]:
-    """Return two tables: one row per item (columns item, name, corpus, windows), and one row per
-    distinct window of each item (item, gram: the number of the window)."""
+    """Return two tables, (items, windows). `items` has one row per test item: item (its number),
+    name, corpus (its set), windows (how many distinct ones). `windows` has one row per distinct
+    window of each item: item, and gram (the window's number)."""
     items = pa.table(
         {
             "item": np.arange(len(windows.items)),
@@ -53,16 +54,18 @@ def decide(
     max_hits: int | None,
     cut: bool,
 ) -> dict[str, float]:
-    """Write the decisions. Return the counts.
+    """Write the decisions on contaminated documents. Return counts for the report.
 
-    A window is a piece of an item for which documents are searched. `threshold` is the least share
-    of an item's windows that makes a document contaminated, 0 if one window is enough. In mode
-    `jaccard` it is a share of the windows of item and document together. `cut` is True to remove
-    passages, with the context stored in the sketches, instead of documents.
+    A window is a piece of a test item. For a document and an item, the share is the part of the
+    item's windows that the document contains, or in mode `jaccard` the Jaccard similarity of the
+    windows of both. A document that contains a window of an item is contaminated if the share is at
+    least `threshold`. If `cut` is True, passages around the windows are removed instead of
+    documents.
 
-    Leaves three tables: `common` (ignored windows and their numbers of documents), `matches` (part,
-    n, item, held, share: the number and share of an item's windows in a document) and
-    `contaminated` (the matches whose share reaches `threshold`)."""
+    Leaves three tables in the database. `common` holds the windows that are ignored because more
+    than `max_hits` documents contain them. `matches` has one row per document and item found in it:
+    part and n (the document's key), item, held (the number of windows found) and share.
+    `contaminated` holds the rows of `matches` whose share is at least `threshold`."""
     db = sketches.connection
     for name, table in zip(("given_items", "given_grams"), item_tables(windows), strict=True):
         db.register(name, table)
@@ -123,8 +126,9 @@ def decide(
 
 
 def _passages(db: Any) -> str:
-    """Return SQL for the passages to cut: the matched windows of contaminating items with their
-    context, joined if they touch. Each passage is assigned to the item with most windows in it."""
+    """Return SQL that selects the passages to cut: text that equals windows (pieces) of test items,
+    with context. Passages that touch are joined. Each is assigned to the item with most windows in
+    it."""
     db.execute(
         """CREATE OR REPLACE TABLE matched_windows AS
         SELECT h.part, h.n, h.gram, h.a, h.z, c.item, c.share
@@ -172,7 +176,8 @@ SCHEMA = pa.schema(
 
 
 def set_sentences(windows: Windows) -> list[str]:
-    """Return a sentence per set: the windows of its items, and the number of items not checked."""
+    """Return one sentence per evaluation set, with the length of its windows (pieces of test items)
+    and the number of unchecked items. A last sentence, if needed, counts omitted windows."""
     unit = "letters and digits" if windows.cutting.by_character else "words"
     lines = []
     for name, rows in _by_set(windows).items():
@@ -374,8 +379,8 @@ def cut_passages(
 
 
 def _spans(docs: Documents, cuts: list[tuple[int, int, int, int]], offsets: np.ndarray) -> Spans:
-    """Return the cuts in documents that are kept. If text remains before and after cuts that touch,
-    an empty line replaces the first of these cuts."""
+    """Return the cuts in kept documents, each with its replacement: nothing or an empty line. Where
+    text remains on both sides of one or more adjacent cuts, an empty line replaces the first."""
     marked = docs.marked()
     cuts = [f for f in cuts if not marked[f[0]]]
     rows, start, end, rule = np.array(cuts, np.int64).reshape(-1, 4).T

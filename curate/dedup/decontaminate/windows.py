@@ -14,12 +14,12 @@ There are four ways to cut an item into windows, each with its source:
 Items shorter than `shortest` have no windows. Windows that more than `max_items` items share are
 left out: they come from instructions and templates of a set.
 
-Documents are searched in one pass over their units. A unit is a word (its hash in the word table),
-or a letter or digit. A window is a run of units. A rolling hash over the shortest window length is
-first looked up in a filter of a few bits per window. A hit is looked up in a sorted list of
-beginnings, with the lengths of the windows that begin so. At last the hash of the whole window is
-compared. Hashes have 64 bits, so k windows find about k * n / 2^64 false matches in n units: for a
-million windows, 5e-8 in 10^6 units and 0.05 in 10^12."""
+Documents are searched in one pass over their units. A unit is a word, or a letter or digit, as a
+64-bit hash; a window is a run of units. At each place a rolling hash of L units is looked up in a
+small bit filter, where L is the length of the shortest window. If it is there, a sorted list tells
+the lengths of the windows that begin with these L units, and the hash of each whole window is
+compared. Among k windows and n units, hashes of 64 bits give about k * n / 2^64 false matches: for
+a million windows, 5e-8 in 10^6 units and 0.05 in 10^12."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ _ONE, _SIX, _63 = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @lru_cache(maxsize=1)
 def character_values() -> np.ndarray:
-    """Return uint64[0x110000]: the unit value of each character, 0 for characters to skip. Letters,
-    digits and the marks on them are units. Upper and lower case have the same value."""
+    """Return a hash for each Unicode character (uint64[0x110000]). It is 0 for characters to skip:
+    only letters, digits and marks on them count. Upper and lower case have the same hash."""
     kinds, lower = character_tables()
     values = _mixed(lower.astype(np.uint64) + _ONE)
     values[(kinds == OTHER) | (kinds == CONNECTOR)] = 0
@@ -88,8 +88,9 @@ def _append_characters(data, i, stop, table, values, start, end, filled):
 
 @njit(cache=True, nogil=True)
 def characters(data, offsets, table):
-    """Return the letters and digits of short texts, as units: (rows: int64[rows + 1], the first
-    unit of each text; values: uint64[units]; start, end: int64[units], the bytes of each unit)."""
+    """Split short texts into units, the letters and digits. Returns (rows, values, start, end): the
+    index of each text's first unit (int64[texts + 1]), then for each unit its hash (uint64) and its
+    first and last byte (exclusive, int64)."""
     size = offsets[-1] - offsets[0]
     rows = np.zeros(len(offsets), np.int64)
     values = np.empty(size, np.uint64)
@@ -126,8 +127,9 @@ def window_hashes(values, at, length, least):
 
 @njit(cache=True, nogil=True)
 def number_sorted(values, order):
-    """Return an array that begins with the distinct values in order, and int64[n]: the index of
-    each value in this array. `order` is the order that sorts `values`."""
+    """Return (distinct, number). `distinct` begins with the distinct values, ascending; the rest of
+    this array, which is as long as `values`, is unused. `number` (int64[n]) has the index of each
+    value in `distinct`. `order` is argsort(values)."""
     different = np.empty_like(values)
     number = np.empty(len(values), np.int64)
     n = -1
@@ -141,8 +143,9 @@ def number_sorted(values, order):
 
 @njit(cache=True, nogil=True)
 def length_bits(number, longer, count):
-    """Return uint64[count]: the lengths of the windows with each beginning (first units). Bit b of
-    entry i is 1 if a window with beginning i is b units longer than the shortest of all windows."""
+    """Return uint64[count]: for each prefix, the lengths of the windows that begin with it, as
+    bits. Bit 0 stands for the shortest window, bit 1 for one unit (such as a word) more, and so on.
+    Window k begins with prefix number[k] and has bit longer[k]."""
     bits = np.zeros(count, np.uint64)
     for k in range(len(number)):
         bits[number[k]] |= _ONE << np.uint64(longer[k])
@@ -151,9 +154,8 @@ def length_bits(number, longer, count):
 
 @njit(cache=True, nogil=True)
 def first_in_item(rows, gram, grams):
-    """Return bool[windows]: True for the first occurrence of a window in its item. `rows` is
-    int64[items + 1], the first window of each item. `gram` is the number of each window, below
-    `grams`."""
+    """Return bool[windows]: True where a window occurs for the first time in its item. Item i has
+    the windows rows[i]:rows[i + 1]. Equal windows have equal numbers gram[k] (0 to `grams` - 1)."""
     last_item = np.full(grams, -1, np.int32)
     first = np.zeros(len(gram), np.bool_)
     for item in range(len(rows) - 1):
@@ -214,11 +216,13 @@ def _probe(values, start, end, count, last, row, base, index, hits, n):
 
 @njit(cache=True, nogil=True)
 def find_words(offsets, rows, values, start, end, index, hits):
-    """Find windows of words in documents, in order of position. Return the number of hits, which
-    may exceed the capacity of `hits`. `rows`, `values`, `start` and `end` are the word table.
-    `index` holds bits, begins, lengths, keys, shift, least (see the class `Search`). `hits` holds
-    gram (an index of keys), row, first and last byte (exclusive) in the document, as int64 arrays
-    of one length."""
+    """Find windows of words in documents, in order of position, and write them to `hits`. Returns
+    the number found; if the number exceeds the capacity of `hits`, the rest is not written.
+
+    `rows`, `values`, `start` and `end` are the documents' words: the index of each document's first
+    word, then the hash, first byte and last byte of each word. `index` is the table of windows, the
+    field `table` of the class `Search`. `hits` holds four int64 arrays of one length: the number of
+    the found window, the document's row, and the window's first and last byte (exclusive) in it."""
     n = np.int64(0)
     for r in range(len(offsets) - 1):
         a, z = rows[r], rows[r + 1]
@@ -228,7 +232,8 @@ def find_words(offsets, rows, values, start, end, index, hits):
 
 @njit(cache=True, nogil=True)
 def find_characters(data, offsets, table, most, index, hits):
-    """Find windows of characters, like `find_words`. `most` is the most units of a window."""
+    """Find windows of letters and digits, like `find_words`. `most` is the longest window's
+    size."""
     n = np.int64(0)
     capacity = BLOCK + most
     values = np.empty(capacity, np.uint64)
@@ -252,7 +257,8 @@ def find_characters(data, offsets, table, most, index, hits):
 
 @njit(cache=True, nogil=True)
 def widen(data, offsets, row, first, last, chars):
-    """Return (first, last: int64[hits]) of hits made longer by `chars` characters per side."""
+    """Extend matched byte ranges by up to `chars` characters on each side, within their documents.
+    Range k is first[k]:last[k] in document row[k]. Returns the new (first, last), int64[hits]."""
     wide_first, wide_last = np.empty_like(first), np.empty_like(last)
     for k in range(len(row)):
         a, z = offsets[row[k]], offsets[row[k] + 1]
@@ -284,19 +290,15 @@ BLOCK_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Cutting:
-    """The way to cut items into windows. `mode` is one of the ways in the module's list. `ngram` is
-    the number of words per window of `overlap` and `jaccard`. `shortest` is the number of units
-    below which an item is not checked. `samples` is the number of windows to draw per item, or None
-    for all. `seed` is the seed of this draw. `characters` is the number of units per window of
-    `50-char`."""
+    """Settings for cutting items into windows. Units are words, or characters in mode `50-char`."""
 
-    mode: str
-    ngram: int
-    shortest: int
-    samples: int | None
+    mode: str  # 13-gram, 50-char, overlap or jaccard
+    ngram: int  # words per window in modes overlap and jaccard
+    shortest: int  # items with fewer units are not checked
+    samples: int | None  # windows to draw per item, or None for all
     seed: int
-    max_items: int | None
-    characters: int = CHARACTERS
+    max_items: int | None  # windows that more items share are left out
+    characters: int = CHARACTERS  # units per window in mode 50-char
 
     @property
     def by_character(self) -> bool:
@@ -306,10 +308,11 @@ class Cutting:
 
 @dataclass(frozen=True)
 class Search:
-    """The table that finds windows in documents. `table` holds bits (the filter of `filter_bits`,
-    with its `shift`), begins (sorted hashes of the first `least` units of windows), lengths (see
-    `length_bits`) and keys (sorted hashes of whole windows), in the order bits, begins, lengths,
-    keys, shift, least. `most` is the number of units of the longest window."""
+    """A table to find windows in documents. The tuple `table` is (bits, begins, lengths, keys,
+    shift, least). `least` and `most` are the lengths of the shortest and longest window, in units.
+    `begins` are sorted hashes of the first `least` units of windows, and `lengths` are the window
+    lengths for each of them (see `length_bits`). `keys` are sorted hashes of whole windows. `bits`
+    and `shift` are a filter over `begins` (see `filter_bits`)."""
 
     table: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, int]
     most: int
@@ -318,27 +321,24 @@ class Search:
 
 @dataclass(frozen=True)
 class Windows:
-    """All windows of all items, and the search table. `units` is int64[items], the number of words,
-    or of letters and digits. `lengths` has the number of units per window, by set. `rows` is
-    int64[items + 1], the first window of each item. `gram` is int64[windows], an index of the
-    table's keys. `start` and `end` are int32[windows], the place of each window in its item's text,
-    in bytes. `shared` is bool[items], True if `max_items` removed windows of the item."""
+    """All windows (short pieces) of all test items, and a table to find them in documents."""
 
     items: list[Item]
     cutting: Cutting
-    units: np.ndarray
-    lengths: dict[str, int]
-    rows: np.ndarray
-    gram: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    shared: np.ndarray
+    units: np.ndarray  # int64[items], length in words, or in letters and digits
+    lengths: dict[str, int]  # the number of units per window, by evaluation set
+    rows: np.ndarray  # int64[items + 1], the index of each item's first window
+    gram: np.ndarray  # int64[windows], the window's index among the keys of the search table
+    start: np.ndarray  # int32[windows], the window's first byte in its item's text
+    end: np.ndarray  # int32[windows], the end of its bytes (exclusive)
+    shared: np.ndarray  # bool[items], True if `max_items` removed windows of the item
     dropped: int  # distinct windows that more than max_items items share
     search: Search
 
     @cached_property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct windows of each item, as pairs (item, gram: int64[pairs])."""
+        """The distinct windows of each test item, as arrays (item, gram: int64[pairs] each): the
+        index in `items`, and the window's number as in the field `gram`."""
         grams = len(self.search.table[3])
         first = first_in_item(self.rows, self.gram, grams)
         item = np.repeat(np.arange(len(self.items)), np.diff(self.rows))
@@ -351,8 +351,8 @@ class Windows:
 
 
 def cut_windows(items: list[Item], cutting: Cutting, block_bytes: int = BLOCK_BYTES) -> Windows:
-    """Cut all items into windows. Items are cut in blocks of about `block_bytes` bytes, so little
-    memory is needed besides some 60 bytes per window."""
+    """Cut all items into windows. Items are processed in blocks of about `block_bytes` bytes, to
+    limit memory to some 60 bytes per window."""
     data, offsets = text_buffers(as_large_string(pa.array([i.text for i in items], pa.string())))
     blocks = item_blocks(offsets, block_bytes)
     sizes = [_sizes(data, offsets[a : z + 1], cutting) for a, z in blocks]
@@ -415,8 +415,9 @@ def _units(
 
 
 def _sizes(data: np.ndarray, offsets: np.ndarray, cutting: Cutting) -> np.ndarray:
-    """Return int64[2, items]: the numbers of units and of words of texts. In scripts without spaces
-    a word is several units. In the modes `50-char` and `jaccard`, every unit counts as a word."""
+    """Return int64[2, texts]: each text's length in units (entries of `word_table`) and in words.
+    In scripts without spaces, a word is several units. Both rows count letters and digits in mode
+    `50-char`, and units in mode `jaccard`."""
     if cutting.by_character or cutting.mode == "jaccard":
         units = np.diff(_units(data, offsets, cutting)[0])
         return np.stack([units, units])
@@ -515,8 +516,9 @@ def different_ngrams(docs: Documents, rows: np.ndarray, size: int) -> np.ndarray
 
 
 def find(docs: Documents, search: Search) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return (row, gram, first, last: int64[hits]) of every window found in a batch, ordered by row
-    and position: the window's number, and its first and last byte (exclusive) in the document."""
+    """Find all windows in a batch of documents, ordered by document and position. Returns (row,
+    gram, first, last), each int64[hits]: the document's row, the window's number, and its first and
+    last byte (exclusive) in the document."""
     data, offsets = docs.buffers()
     capacity = FIRST_HITS
     while True:

@@ -3,7 +3,7 @@
 The phases are keys, buckets, candidates, ordered, compared (only with verification) and edges, in
 this order; then the decisions are written. Tasks read sketches, make shingles, sort keys and verify
 pairs. One process orders the candidates, finds the connected components and merges the results of
-tasks. Besides fixed buffers it holds one bit per document and arrays of up to 20 bytes per
+tasks. This process holds fixed buffers, one bit per document, and arrays of up to 20 bytes per
 candidate; large arrays are mapped files (corpus/shuffle/byte_rows.py)."""
 
 from __future__ import annotations
@@ -107,9 +107,10 @@ ORDER, NAMES, ENDS = "order.u32", "ids.utf8", "ids.i64"
 def write_candidates(
     folder: Path, sketches: Sketches, groups: list[Group], bits: Path, count: int, policy: str
 ) -> Facts:
-    """Run phase `candidates`. A candidate has two numbers: c, its position in the order of the
-    sketches, and k, its position in the order of preference. Write a row for each candidate, the k
-    of each c, and the ids in order of k."""
+    """Run phase `candidates`, which ranks the candidates (documents that share a bucket). In the
+    order of the sketches they are numbered c = 0, 1, ...; by preference they are ranked k = 0, 1,
+    ..., the most preferred first. Writes to files: one row per candidate (key, id, c and what sets
+    the preference), the rank k of each candidate c, and the ids in order of k."""
     sizes = sketches.sizes
     paths = write_candidate_rows(sketches, folder, groups, bits, survivors.preferred_by(policy))
     order = new_array(count, np.uint32, folder, sizes.mapped_bytes)
@@ -131,7 +132,8 @@ def write_candidates(
 
 
 def all_rows(folder: Path, pieces: int, size: int) -> Iterator[pa.Table]:
-    """Yield (part, n, id) of all candidates in order of the sketches, in tables of `size` rows."""
+    """Yield tables of all possible duplicates, in the order of the sketches, `size` rows per table.
+    The columns are part and n (together the document's key) and id."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         for path in part_files(folder, ROWS_FILE, pieces):
@@ -142,15 +144,15 @@ def all_rows(folder: Path, pieces: int, size: int) -> Iterator[pa.Table]:
 
 
 class Ids:
-    """The ids of the candidates in order of preference, in mapped files."""
+    """The ids of candidates for duplicates, most preferred first, read from memory-mapped files."""
 
     def __init__(self, folder: Path) -> None:
         self._ends = map_array(folder / ENDS, np.int64)
         self._data = map_array(folder / NAMES, np.uint8)
 
     def of(self, numbers: np.ndarray) -> pa.LargeStringArray:
-        """Return the ids of the candidates at these positions in the order of preference. For the
-        number NONE the id is an empty text."""
+        """Return the ids of the candidates with these numbers. A number is the rank of a candidate
+        by preference, from 0. For the number NONE the id is an empty text."""
         return text_array(
             *gather_texts(self._data.view(np.ndarray), self._ends.view(np.ndarray), numbers)
         )
@@ -167,9 +169,9 @@ def null_where(array: pa.Array, mask: np.ndarray) -> pa.Array:
 def write_ordered(
     folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes
 ) -> Facts:
-    """Run phase `ordered` without verification: rewrite the buckets as one piece, with each
-    candidate's number c replaced by k (see `write_candidates`). `order` is uint32[candidates], the
-    k of each c."""
+    """Write all buckets (lists of documents that share a key) to one pair of files, with documents
+    replaced by their ranks in order of preference. `order` (uint32[candidates]) holds these ranks.
+    If the similarity of documents is verified, `write_parts` is used instead."""
     bits = np.fromfile(buckets / BITS, np.uint64)
     before = ones_before(bits)
     ((members_path, sizes_path),) = bucket_files(folder, 1)
@@ -188,10 +190,10 @@ POSITIONS, BEGINS = "places.u32", "begins.i64"
 
 
 def write_parts(folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes) -> Facts:
-    """Run phase `ordered` with verification. A part is a share of the candidates that one task
-    compares. Candidates get positions by part, then in order of k (see `write_candidates`). Write
-    the position of each candidate, the first position of each part, and the buckets, whose members
-    are now positions, one slice per part. `order` is uint32[candidates], the k of each c."""
+    """Divide the candidates (possible duplicates) and the buckets (lists of documents that share a
+    key) into parts. A part is what one later task compares. Candidates get new numbers, by part and
+    then by rank. Writes the new numbers, the first number in each part, and the buckets of each
+    part as lists of new numbers. `order` (uint32[candidates]) has the ranks by preference."""
     count = len(order)
     most = max(sizes.part_candidates, -(-count // sizes.parts))
     mapped = sizes.mapped_bytes
@@ -236,10 +238,13 @@ SIMILARITY = "similarity.f64"
 def write_stars(
     folder: Path, ordered: Path, candidates: int, members: int, first: bool, sizes: Sizes
 ) -> Facts:
-    """Run phase `edges` without verification. For each candidate, in order of preference, write its
-    root (the kept document), its partner, and the number of buckets that contain both the candidate
-    and its partner. `members` is the number of members of all buckets together. `first` is True if
-    a document matches only documents preferred to it, and joins its partner's cluster."""
+    """Group documents that share buckets into clusters, without comparing their texts.
+
+    Writes for each candidate (document in a bucket), most preferred first: the kept document of its
+    cluster (`root`), the document it is paired with most often (`partner`), and the number of
+    buckets that contain both. `members` is the size of all buckets together. If `first`, a document
+    is paired only with the most preferred document of each bucket, and joins its partner's cluster.
+    If not, all documents of a bucket join one cluster."""
     parent, partner = (
         new_array(candidates, np.uint32, folder, sizes.mapped_bytes) for _ in range(2)
     )
@@ -293,18 +298,17 @@ SIGNATURES = 20_000  # signatures per batch
 
 @dataclass(frozen=True)
 class ComparedTask(CandidateTask):
-    """The task to write the features (shingles or signatures) of all candidates that are in a group
-    of sketch files. `ordered` is the folder of phase `ordered`. `shingling` are the arguments of
-    `shingle_sets`, or None if the features are signatures."""
+    """A task that writes the features (shingles or signatures) of possible duplicates in one group
+    of files. Later tasks compare these features."""
 
-    ordered: Path
+    ordered: Path  # the folder of phase `ordered`
     segment_bytes: int
-    shingling: tuple[str, str, int] | None
+    shingling: tuple[str, str, int] | None  # arguments of `shingle_sets`, None for signatures
 
 
 def write_compared(task: ComparedTask) -> None:
-    """Run a task: for the candidates in a group of sketch files, write the shingles or the packed
-    signatures. They are sorted by the part that compares them."""
+    """Run a task: write the shingles or packed signatures of the possible duplicates in one group
+    of files. The output is sorted by part; one later task compares all documents of a part."""
     begins = np.fromfile(task.ordered / BEGINS, np.int64)
     written = SliceFiles.within(task.folder, KIND, task.part)
     with ExitStack() as stack:
@@ -329,31 +333,26 @@ def write_compared(task: ComparedTask) -> None:
 
 @dataclass(frozen=True)
 class Verification:
-    """The way to verify candidates. `bits` is the number of bits per value of a signature, 0 to
-    compare shingles. `values` and `width` are the numbers of values and of bytes of a signature.
-    `least` is the least similarity of a match. `first` is True to match each candidate only to the
-    first similar document. A member of a bucket is compared with at most `most` centres (members
-    that matched no earlier member) and `most` other members (see `match_buckets`)."""
+    """Settings for verifying candidate pairs. Each member of a bucket is compared with a limited
+    number of earlier members (see `match_buckets`)."""
 
-    bits: int
-    values: int
-    width: int
-    least: float
-    first: bool
-    most: int = MOST
+    bits: int  # bits per value of a signature, 0 to compare shingles
+    values: int  # values per signature
+    width: int  # bytes per signature
+    least: float  # the least similarity of a match
+    first: bool  # True: match a candidate only to the first similar one
+    most: int = MOST  # the limit, for centres and for other members each
 
 
 @dataclass(frozen=True)
 class MatchTask(FolderTask):
-    """The task to match the candidates of one part: `count` candidates from position `begin` on.
-    `ordered` and `compared` are the folders of the phases of the same names. `groups` is the number
-    of groups of sketch files whose features are in `compared`."""
+    """A task that matches the candidates of one part: `count` candidates from number `begin` on."""
 
     begin: int
     count: int
-    ordered: Path
-    compared: Path
-    groups: int
+    ordered: Path  # the folder of phase `ordered`
+    compared: Path  # the folder of phase `compared`
+    groups: int  # the number of groups of files in the folder `compared`
     by: Verification
     sizes: Sizes
 
@@ -364,7 +363,8 @@ MATCH_FILE = "matches.bin"
 
 
 def match_part(task: MatchTask) -> None:
-    """Run a task: write the root (kept document), partner and similarity of a part's candidates."""
+    """Run a task: compare the possible duplicates of one part. Writes for each of them the kept
+    document of its cluster (`root`), the most similar document (`partner`) and their similarity."""
     by, sizes, count = task.by, task.sizes, task.count
     buckets = SliceFiles.within(task.ordered, "buckets")
     groups = [SliceFiles.within(task.compared, KIND, group) for group in range(task.groups)]
@@ -439,9 +439,10 @@ def write_matches(
     by: Verification,
     sizes: Sizes,
 ) -> Facts:
-    """Run phase `edges` with verification: write the root (the kept document), partner and
-    similarity of each candidate, in order of k (see `write_candidates`). `order` is the file with
-    the k of each c. `ordered`, `compared` and `groups` are as in `MatchTask`."""
+    """Compare possible duplicates in tasks, and merge the results. Writes for each possible
+    duplicate, most preferred first, the kept document of its cluster, the most similar document and
+    the similarity. `order` is the file of ranks by preference. `ordered`, `compared` and `groups`
+    are as in `MatchTask`."""
     begins = np.fromfile(ordered / BEGINS, np.int64).tolist()
     count, chunk = begins[-1], sizes.chunk_candidates
     tasks = [
@@ -509,10 +510,9 @@ def _number_clusters(
 
 
 def _similarities(edges: Path, bands: int, rows: int, mapped_bytes: int) -> tuple[np.ndarray, Any]:
-    """Return a value for each candidate in order of preference, and a function that computes
-    similarities from such values. If pairs were verified, the values are the similarities.
-    Otherwise they are numbers of shared bands: for a similarity s, a share of s^rows of the bands
-    is expected to be shared."""
+    """Return (values, function): a value per pair in `edges`, and a function from values to
+    similarities. Values of verified pairs are the similarities. Others are numbers of shared bands:
+    at similarity s, a share s^rows of the bands is expected to be shared."""
     if (edges / SIMILARITY).exists():
         return map_array(edges / SIMILARITY, np.float64), lambda values_of_rows: values_of_rows
     shared = load_array(edges / SHARED, np.uint16, mapped_bytes)
@@ -530,9 +530,10 @@ def write_decisions(
     method: str,
     sizes: Sizes,
 ) -> tuple[dict[str, int], np.ndarray]:
-    """Write the decisions on all members of clusters, ordered by (part, n). Return the counts, and
-    the numbers of dropped documents of similarity 0.000, 0.001, ... 1.000. `candidates` (with
-    `pieces` pieces) and `edges` are the folders of the phases of the same names."""
+    """Write the decisions on all members of clusters, ordered by the key (part, n) of the document.
+    Returns the counts for the report, and a histogram of the similarity of dropped documents in
+    bins of 0.001. `candidates` is the folder with the rows of the candidates, in `pieces` files.
+    `edges` is the folder with the cluster of each candidate."""
     mapped, batch_size = sizes.mapped_bytes, sizes.batch_candidates
     root = load_array(edges / ROOTS, np.uint32, mapped)
     partner = new_array(len(root), np.uint32, path.parent, mapped)
@@ -590,18 +591,16 @@ SORT_MEMORY = "128MB"
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of the step. `banding` is (bands, rows per band). `values` is the number of
-    values per signature. `kept_bits` is the number of bits per value, 0 to compare texts. `verify`
-    is the least similarity of a match, or None if documents that share a band match."""
+    """The settings of one MinHash deduplication."""
 
     label: str
     method: str
-    banding: tuple[int, int]
-    values: int
-    kept_bits: int
-    verify: float | None
-    survivor: str
-    shingling: Any
+    banding: tuple[int, int]  # (bands, rows per band)
+    values: int  # values per signature
+    kept_bits: int  # bits per value, 0 to compare texts
+    verify: float | None  # the least similarity of a match; None: a shared band is enough
+    survivor: str  # which document of a cluster is kept
+    shingling: Any  # arguments of `shingle_sets`
 
 
 def phases(request: Request, sketches: Sketches) -> list[Phase]:
@@ -661,8 +660,8 @@ def phases(request: Request, sketches: Sketches) -> list[Phase]:
 
 
 def resolve(request: Request, sketches: Sketches) -> tuple[Facts, dict[str, int], np.ndarray]:
-    """Run all phases and write the decisions. Return the facts of the phases, the counts, and the
-    histogram of the similarities of dropped documents in BINS + 1 bins."""
+    """Run all phases and write the decisions. Return the facts from the phases, the numbers of
+    decisions, and the similarities of dropped documents as a histogram of BINS + 1 bins."""
     # The database only runs two sorts, and more memory does not make them faster.
     sketches.connection.execute(f"SET memory_limit = '{SORT_MEMORY}'")
     done = run_phases(sketches.folder, phases(request, sketches))

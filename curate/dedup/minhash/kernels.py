@@ -1,24 +1,25 @@
 """The kernels of MinHash: signatures and band keys, components, verified pairs.
 
 A text is split into units (words, characters or bytes), each a 64-bit hash. A shingle is the hash
-of a run of units. A signature holds, for each permutation, the least number to which it maps the
-low 32 bits of a shingle. The permutations are datasketch 2's `affine32`: MurmurHash3's 32-bit
-finaliser as a pre-mix, then `a * h + b mod 2^32` with odd a. For the same shingle hashes,
-signatures equal datasketch's bit for bit.
+of a run of units. A signature has one value per permutation: the permutation maps the low 32 bits
+of each shingle to a number, and the value is the least of these numbers. The permutations are
+datasketch 2's `affine32`: MurmurHash3's 32-bit finaliser as a pre-mix, then `a * h + b mod 2^32`
+with odd a. For the same shingle hashes, signatures equal datasketch's bit for bit.
 
 Signatures of b bits per permutation (Li and König 2010) keep b bits of a hash of every value. Two
-documents of Jaccard similarity s agree in a value with probability 2^-b + (1 - 2^-b) s: they agree
-if the minima are the same, and otherwise by chance. (That is the paper's theorem 1 for sets that
-are small compared to the 2^32 hashes, C1 = C2 = 2^-b.) If a share p of k values is equal, the
-estimate is (p - 2^-b) / (1 - 2^-b). Its standard error is sqrt(P (1 - P) / k) / (1 - 2^-b), where P
-is the probability above. The bits are those of a hash of the value and of its position in the
-signature. The low bits of the value itself cannot be used: under an affine permutation they depend
-on the low bits of the shingle alone, so two shingles with equal low bits would agree in all
+documents of Jaccard similarity s agree in a value with probability P = 2^-b + (1 - 2^-b) s: they
+agree if the minima are the same, and otherwise by chance. (That is the paper's theorem 1 for sets
+that are small compared to the 2^32 hashes, C1 = C2 = 2^-b.) If a share p of k values is equal, the
+estimate is (p - 2^-b) / (1 - 2^-b). The standard error of the estimate is
+sqrt(P (1 - P) / k) / (1 - 2^-b). The b bits are those of a hash of the value and of its position in
+the signature. The low bits of the value itself cannot be used: under an affine permutation they
+depend on the low bits of the shingle alone, so two shingles with equal low bits would agree in all
 permutations.
 
-A component is a tree of uint32 parents, four bytes per node, whose root is the least node. Union
-makes the lesser root the parent, and find halves paths. A parent is therefore never greater than
-its child, and one ascending pass makes every parent a root."""
+A component is a set of connected documents, stored as a tree of uint32 parents, four bytes per
+node. The root of the tree is the least node. The function `union` makes the lesser of two roots the
+parent, and `find` halves the paths that it follows. A parent is therefore never greater than its
+child, and one ascending pass makes every parent a root."""
 
 from __future__ import annotations
 
@@ -48,9 +49,9 @@ _SPACE = r"[\s\p{Z}]+"
 
 def normal_form(text: pa.LargeStringArray, form: str, shingle: str) -> pa.LargeStringArray:
     """Return the texts from which shingles are taken, in the normal form named `form`. In form
-    `lower`, words stay as they are, because the word table folds their case; for characters and
-    bytes the text is in lower case with single blanks. In form `datatrove`, the text is in lower
-    case, with numbers as 0 and without punctuation and accents."""
+    `lower`, the text is in lower case with single blanks; it is unchanged if `shingle` is "word",
+    because the word table folds the case of words. In form `datatrove`, the text is in lower case,
+    with numbers as 0 and without punctuation and accents."""
     if form == "datatrove":
         text = pc.utf8_lower(text)
         for pattern, replacement in _DATATROVE:
@@ -111,7 +112,8 @@ def pack(signature, bits):
 
 @njit(nogil=True)
 def equal_values(x, y, values, bits):
-    """Return how many of the `values` values are equal in the packed signatures x and y."""
+    """Return how many values are equal in the packed signatures x and y, of `values` values
+    each."""
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     buffer, count, at, equal = np.uint64(0), 0, 0, 0
     for _ in range(values):
@@ -128,7 +130,8 @@ def equal_values(x, y, values, bits):
 
 @njit(nogil=True)
 def estimated(equal, values, bits):
-    """Return the estimated Jaccard similarity if `equal` of `values` values agree in all bits."""
+    """Return the Jaccard similarity of two documents, estimated from their signatures: `equal` of
+    `values` numbers agree, and each number has `bits` bits."""
     chance = 2.0**-bits
     return min(1.0, max(0.0, (equal / values - chance) / (1.0 - chance)))
 
@@ -251,9 +254,9 @@ def signatures(offsets: np.ndarray, hashes: np.ndarray, a: np.ndarray, b: np.nda
 
 @njit(cache=True, nogil=True)
 def fingerprints(offsets, shingles):
-    """Return uint64[rows]: the fingerprint of each text by SimHash (Charikar 2002). A bit is 1 if
-    this bit is 1 in more than half of the text's shingles. `offsets` and `shingles` are what the
-    function `text_shingles` returns."""
+    """Return the SimHash fingerprint of each text (uint64[texts], Charikar 2002). Bit b of a
+    fingerprint is 1 if bit b is 1 in more than half of the text's shingles. `offsets` and
+    `shingles` come from `text_shingles`."""
     out = np.zeros(len(offsets) - 1, np.uint64)
     for r in range(len(out)):
         ones = np.zeros(64, np.int64)
@@ -310,9 +313,10 @@ def text_shingles(
 
 
 def lean_buffers(signature: np.ndarray, seed: int) -> list[bytes]:
-    """Return one buffer per row of `signature: uint32[rows, permutations]`, readable by datasketch
-    2's `LeanMinHash.deserialize(buffer, "<")`: seed (int64), minus the number of values (int32), 1
-    for affine32 (uint8), values; all little-endian."""
+    """Return one buffer per signature, which datasketch 2's `LeanMinHash.deserialize(buffer, "<")`
+    reads. Signatures are uint32[rows, permutations]. A buffer holds, in little-endian order, the
+    seed (int64), the negated number of values (int32), the byte 1 (hash scheme affine32), and the
+    values."""
     head = (
         int(seed).to_bytes(8, "little", signed=True)
         + (-signature.shape[1]).to_bytes(4, "little", signed=True)
@@ -360,7 +364,8 @@ def follow(parent, partner):
 
 @njit(cache=True, nogil=True)
 def clear_roots(root, partner):
-    """Remove the partners of roots (the kept documents). `root` is the root of each node."""
+    """Set the partner of each root (the kept document of a cluster) to NONE. root[k] is the root of
+    node k."""
     for x in range(len(root)):
         if root[x] == x:
             partner[x] = NONE
@@ -387,9 +392,10 @@ GATHER = pow(SPREAD, -1, 2**64)
 
 @njit(cache=True, nogil=True)
 def star_pairs(members, sizes, parent, forward, spread):
-    """Return uint64[]: the pair of each later member of a bucket with the first member. A pair is
-    the number (document * 2^32 + other) * `spread`. Unless `forward`, return each pair in both
-    directions, and join the trees of the two documents in `parent`."""
+    """Return pairs of documents (uint64[pairs]): each bucket's first member with each other member.
+    The pair of document numbers (k, j) is returned as (k * 2^32 + j) * `spread`, modulo 2^64, so
+    that the high bits are evenly distributed. If `forward`, j is always the first member. If not,
+    (j, k) is returned too, and the trees of j and k (connected sets) are joined in `parent`."""
     out = np.empty((1 if forward else 2) * max(len(members) - len(sizes), 0), np.uint64)
     filled = 0
     begin = np.int64(0)
@@ -409,10 +415,10 @@ def star_pairs(members, sizes, parent, forward, spread):
 
 @njit(cache=True, nogil=True)
 def count_partners(keys, gather, partner, weight):
-    """Set partner[k] to the document that forms most pairs with k (the one of least number if
-    several do), and weight[k] to the number of these pairs. Partners from earlier calls are
-    replaced if a document forms more pairs. `keys` are sorted pairs from the function `star_pairs`;
-    all repeats of a pair must be in the same call. `gather` is the factor that undoes `spread`."""
+    """Find for each document k the document that it is most often paired with. Sets partner[k] to
+    that document (the lowest number on a tie) and weight[k] to the number of pairs. A partner from
+    an earlier call is replaced only by a better one. `keys` must be sorted pairs from `star_pairs`,
+    and equal pairs must be in the same call. A key times `gather`, modulo 2^64, is the pair."""
     begin = 0
     for i in range(1, len(keys) + 1):
         if i < len(keys) and keys[i] == keys[begin]:
@@ -469,8 +475,10 @@ SMALL = 24  # buckets of up to this many members are sorted by insertion
 
 @njit(cache=True, nogil=True)
 def renumber(members, sizes, bits, before, order):
-    """Replace each member of a bucket (a document's number) by order[c], in place, where c is the
-    document's number among the candidates. Sort the members of buckets of at most SMALL members."""
+    """Replace the members of buckets, in place: the number of a document becomes order[c] if the
+    document is candidate c, counted from 0. All members are candidates. `bits` has one bit per
+    document, set for candidates, and `before` counts the set bits before each 64 documents (from
+    `ones_before`). Buckets of at most SMALL members are sorted afterwards."""
     begin = np.int64(0)
     for size in sizes:
         for i in range(begin, begin + size):
@@ -487,7 +495,9 @@ def renumber(members, sizes, bits, before, order):
 
 @njit(cache=True, nogil=True)
 def join_buckets(members, sizes, bits, before, parent):
-    """Join the trees of the members of each bucket. `parent` is uint32[candidates]."""
+    """Join the members (document numbers) of each bucket into one tree in `parent`
+    (uint32[candidates]). `bits` has one bit per document, set for candidates. `before` counts the
+    set bits before each 64 documents (from `ones_before`)."""
     begin = np.int64(0)
     for size in sizes:
         head = np.uint32(number_of(members[begin], bits, before))
@@ -498,10 +508,10 @@ def join_buckets(members, sizes, bits, before, parent):
 
 @njit(cache=True, nogil=True)
 def part_components(root, most, part):
-    """Divide the candidates into parts, one per task, without dividing a component. A part holds up
-    to `most` candidates, or a single larger component. Fill `part` (uint32) with the part of each
-    candidate. Return int64[parts + 1]: the first position of each part if candidates are ordered by
-    part. `root` is uint32, the root of each candidate."""
+    """Divide the candidates into parts, one per task, and keep each connected component in one
+    part. A part holds up to `most` candidates, or a single larger component. Fills `part` (uint32)
+    with each candidate's part. Returns each part's first position (int64[parts + 1]) in the
+    candidates ordered by part. root[c] is the root of candidate c's component."""
     part[:] = 0
     for c in range(len(root)):
         part[root[c]] += 1
@@ -523,8 +533,9 @@ def part_components(root, most, part):
 
 @njit(cache=True, nogil=True)
 def order_by_part(order, part, begins, by_k, position):
-    """Fill position[c] with the position of candidate c if candidates are ordered by part, then by
-    order[c]. `by_k` is uint32[], overwritten."""
+    """Sort the candidates by part (a part is compared in one task), and within a part by rank.
+    Candidate c has part[c] and rank order[c]. Sets position[c] to its index in the sorted order.
+    `begins` is from `part_components`. `by_k` (uint32[candidates]) is scratch space."""
     following = begins.copy()
     for c in range(len(order)):
         by_k[order[c]] = c
@@ -564,15 +575,15 @@ def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
 
 
 class Compared(NamedTuple):
-    """The features by which documents are compared: packed signatures or sets of shingles. If
-    `bits` is not 0, document k has the signature packed[extents[k, 0]] of `values` values.
-    Otherwise it has the shingles shingles[extents[k, 0]:][:extents[k, 1]], sorted and distinct."""
+    """The features by which documents are compared: sets of shingles, or packed signatures. For
+    document k, (a, n) = extents[k]. Its shingles are shingles[a:a + n], sorted and distinct, if
+    `bits` is 0. Otherwise its signature is packed[a]."""
 
     shingles: np.ndarray  # uint64
     extents: np.ndarray  # int64[documents, 2]
     packed: np.ndarray  # uint8[documents, bytes]
-    values: int
-    bits: int  # 0: compare shingles
+    values: int  # values per signature
+    bits: int  # bits per value, 0 to compare shingles
 
 
 @njit(nogil=True)
@@ -588,16 +599,16 @@ def _similarity(by, d, e, least):
 
 @njit(cache=True, nogil=True)
 def match_buckets(members, sizes, by, least, first, most, parent):
-    """Return the verified pairs as (k, other, similarity), where other < k.
+    """Compare the members of each bucket, and return the matching pairs: arrays (k, other,
+    similarity) with other < k.
 
-    `members` are uint32, the members of the buckets, ascending within each bucket. `sizes` are
-    uint32, the sizes of the buckets. `by` are the features to compare. `parent` are
-    uint32[documents], the trees of connected documents so far, changed in place.
+    `members` (uint32) lists all buckets in turn, ascending within each; `sizes` (uint32) are their
+    sizes. `by` holds the features to compare. `parent` (uint32[documents]) holds the trees of
+    connected documents so far, and is changed in place.
 
-    A member of a bucket that matches no earlier member becomes a centre. Each member is compared
-    with the centres before it, then with the other members before it, except those already
-    connected to it. With `first`, a member is compared only until one matches, regardless of
-    connections."""
+    A member that matches no earlier member of its bucket is a centre. Each member is compared with
+    up to `most` earlier centres, then up to `most` other earlier members, but not with members that
+    it is already connected to. If `first`, it is compared only until one matches."""
     pair_k, pair_other, similar = [np.uint32(0)], [np.uint32(0)], [0.0]
     earlier = np.empty((2, most), np.uint32)  # centres, others
     filled = np.zeros(2, np.int64)
@@ -636,9 +647,9 @@ def match_buckets(members, sizes, by, least, first, most, parent):
 
 @njit(cache=True, nogil=True)
 def keep_best(pair_k, pair_other, similar, forward, partner, best):
-    """Set partner[k] to the document most similar to k in the pairs (the one of least number if
-    several are), and best[k] to that similarity. Unless `forward`, a pair counts for both of its
-    documents."""
+    """Find for each document k the most similar document in the pairs (the lowest number on a tie).
+    Sets partner[k] to that document and best[k] to the similarity. If `forward`, pair i counts only
+    for document pair_k[i], otherwise for both of its documents."""
     for i in range(len(pair_k)):
         for turn in range(1 if forward else 2):
             k, other = (pair_k[i], pair_other[i]) if turn == 0 else (pair_other[i], pair_k[i])

@@ -1,8 +1,8 @@
 """Near duplicates: documents that share most of their shingles, found by MinHash and banding.
 
 Broder 1997; bands and rows as in Rajaraman and Ullman, Mining of Massive Datasets, chapter 3. Two
-documents match if they share a band. With `verify`, the Jaccard similarity of their sets of
-shingles must also reach that value, either exactly or as estimated from their signatures."""
+documents match if they share a band (some values of their signatures). If `verify` is set, the
+Jaccard similarity of their shingles, exact or estimated, must also be at least `verify`."""
 
 from __future__ import annotations
 
@@ -170,8 +170,8 @@ def bands_for(threshold: float, recall: float, rows: int) -> int:
 def with_recall(
     threshold: float, recall: float, permutations: int = PERMUTATIONS
 ) -> tuple[int, int]:
-    """Return the numbers of bands and rows with the least false positives among those that find a
-    pair at the threshold with probability `recall` or more. Raises ValueError if there are none."""
+    """Return (bands, rows): the choice with the fewest false positives, if a pair at the threshold
+    must be found with at least probability `recall`. Raises ValueError if no choice does this."""
     best = (np.inf, 0, 0)
     for rows in range(1, permutations + 1):
         bands = bands_for(threshold, recall, rows)  # more bands would add false positives
@@ -243,7 +243,7 @@ class NearDuplicates(DocumentDedup):
         return self.ngram or NGRAM[self._unit]
 
     def shingling(self) -> tuple[str, str, int]:
-        """Return the normal form, the unit and the units per shingle, for `shingle_sets`."""
+        """Return (normal form, unit, units per shingle), the arguments of `shingle_sets`."""
         return self.normalize, self._unit, self._size
 
     def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
@@ -270,8 +270,8 @@ class NearDuplicates(DocumentDedup):
 class DedupMinhash(NearDuplicates):
     """Keeps one document of each set of near duplicates.
 
-    Column: `cluster_size`, the number of documents in the set, the kept document included
-    (FineWeb2, Penedo et al. 2025: rehydration)."""
+    Column: `cluster_size`, the number of documents in the set, the kept document included. By this
+    number, training may repeat a document (rehydration: FineWeb2, Penedo et al. 2025)."""
 
     paper: ClassVar[str] = "Broder 1997; Mining of Massive Datasets, chapter 3"
     version: ClassVar[int] = 2  # sketches hold band keys as bytes
@@ -384,8 +384,8 @@ class DedupMinhash(NearDuplicates):
 
     @property
     def shared_key_column(self) -> str | None:
-        """The name of the sketch column with the band keys. None with `keep: none`, and with
-        `verify`, because then all documents of a bucket affect which pairs are verified."""
+        """The sketch column with the band keys: documents that share no key do not affect each
+        other's decisions. None with `verify` or `keep: none`: any document may affect any other."""
         return "bands" if self.verify is None and self.keep == "one" else None
 
     @property

@@ -2,9 +2,10 @@
 
 The phases are keys, shared, rows, owners and pieces, in this order. They read only the keys
 (hashes) and positions of passages. `keys` writes the keys by partition. `shared` drops passages
-that occur once. In `rows`, a task per group of sketch files writes how often the group has each
-remaining key, and which of its documents is preferred. In `owners`, one task per slice of the keys
-compares the groups. In `pieces`, a task per group decides on the passages of the group. The calling
+that occur once. In `rows`, each task takes a group of files of sketches (short descriptions of
+documents), counts each remaining key in it, and finds the group's most preferred document that has
+this key. In `owners`, each task takes a range of keys, and chooses among the documents that the
+groups found for a key. In `pieces`, each task decides on the passages of one group. The calling
 process only concatenates the results."""
 
 from __future__ import annotations
@@ -86,15 +87,15 @@ class KeysTask(GroupTask):
 
 @dataclass(frozen=True)
 class Keys(Message):
-    """Counts of a group of sketch files: all passages, and those already known to be repeated."""
+    """The result of `write_keys`: counts of the passages in a group of sketch files."""
 
-    passages: int
-    repeated: int
+    passages: int  # all passages
+    repeated: int  # passages already known to be repeated
 
 
 def partition_passages(sketches: Sketches, folder: Path, groups: list[Group], about: int) -> Facts:
-    """Run phase `keys`: write the keys of every group of sketch files by partition. `about` is the
-    estimated number of passages, which sets the number of partitions."""
+    """Write the keys (hashes) of passages to partitions, by their first bits, in phase `keys`.
+    `about` is the estimated number of passages, which sets the number of partitions."""
     bits = partition_bits(about, sketches.sizes.partition_pairs)
     tasks = [KeysTask(g.part, folder, g, bits, sketches.sizes.segment_pairs) for g in groups]
     done = run_tasks(sketches.run, f"{__name__}:write_keys", tasks, Keys)
@@ -135,16 +136,17 @@ def write_keys(task: KeysTask) -> Keys:
 
 
 def find_shared(sketches: Sketches, folder: Path, keys: Path, groups: int, facts: Facts) -> Facts:
-    """Run phase `shared`: find the passages whose keys are equal in their second half."""
+    """Run phase `shared`: find passages that may recur. Only half of each passage's hash is
+    compared, and two passages with the same half may still differ."""
     tasks = bundles(folder, keys, groups, facts["partition_bits"], sketches.sizes)
     done = run_tasks(sketches.run, f"{__name__}:write_shared", tasks, int)
     return {"pieces": len(tasks), "shared": sum(done)}
 
 
 def write_shared(task: BundleTask) -> int:
-    """Run a task: write, by group, those passages of some partitions that may recur. Return their
-    number. The task takes 12 bytes of memory per pair (key, passage), and 30 more for each pair of
-    the current partition, unless it maps files."""
+    """Find the possibly repeated passages in a task's partitions. Write their numbers, by group of
+    input files, and return how many they are. The task takes 12 bytes of memory per pair (key,
+    passage), and 30 more for each pair of the current partition. Large arrays are mapped files."""
     files, (begin, stop) = task.pair_files(), (task.begin, task.stop)
     numbers: list[np.ndarray] = []
     owners: list[np.ndarray] = []
@@ -175,8 +177,8 @@ def write_shared(task: BundleTask) -> int:
 
 
 def shared_of(group: int, keys: Path, shared: Path, pieces: int) -> np.ndarray:
-    """Return bool[passages] of a group of sketch files: True if a passage may occur more than once.
-    `keys` and `shared` are the folders of the phases so named; `shared` holds `pieces` pieces."""
+    """Return bool[passages] for a group of files: True if a passage may occur more than once.
+    Phases `keys` and `shared` marked such passages in these folders, `shared` by `pieces` tasks."""
     passages = int(np.fromfile(keys / PASSAGES, np.int64)[group])
     bits = np.fromfile(part_file(keys, REPEATED, group), np.uint8)
     is_shared = np.unpackbits(bits, count=passages).view(np.bool_)
@@ -198,9 +200,11 @@ SORT_MEMORY = "512MB"
 
 
 class Runs:
-    """The runs of rows with equal keys, in order of the keys. `run_of` is uint32[rows], the run of
-    each row. `first` and `last` are uint32[runs], the most and the least preferred row of each run.
-    `total` is int64[runs], the number of occurrences."""
+    """Rows grouped by equal keys. A run is one such group; runs are in order of their keys.
+
+    `run_of` is each row's run (uint32[rows]). The other attributes have one entry per run: `first`
+    and `last` are its most and its least preferred row (uint32), and `total` is the number of
+    occurrences (int64)."""
 
     def __init__(
         self, low: np.ndarray, high: np.ndarray, preference: np.ndarray, copies: np.ndarray
@@ -251,15 +255,13 @@ ROW_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Members:
-    """The passages of a group of sketch files that may recur, in order. `document` is the number of
-    each passage's document in the group. `a` and `z` are its first and last byte (exclusive), `low`
-    and `high` the two halves of its key."""
+    """The possibly repeated passages of a group of files, sorted by document, then by position."""
 
-    document: np.ndarray
-    a: np.ndarray
-    z: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    document: np.ndarray  # the number of the passage's document in the group
+    a: np.ndarray  # the passage's first byte in the document
+    z: np.ndarray  # the end of the passage (exclusive)
+    low: np.ndarray  # one half of its key
+    high: np.ndarray  # the other half
 
 
 # Per group, one record batch per slice: rows, and the documents that they refer to.
@@ -283,21 +285,21 @@ def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RowsTask(GroupTask):
-    """The task to write the rows of a group of sketch files, divided into `slices` slices. `keys`
-    and `shared` are the folders of the phases so named; `shared` holds `pieces` pieces."""
+    """A task on a group of sketch files: write its passages that may recur, and their keys."""
 
-    keys: Path
-    shared: Path
-    pieces: int
-    slices: int
+    keys: Path  # the folder of phase `keys`
+    shared: Path  # the folder of phase `shared`
+    pieces: int  # the number of pieces in the folder `shared`
+    slices: int  # number of ranges of keys
     survivor: str
     keep: str
 
 
 def write_rows(task: RowsTask) -> None:
-    """Run a task: write the keys of a group of sketch files that may occur again, by slice, and the
-    passages with these keys. The task takes 60 bytes of memory per passage, and holds the
-    documents' columns twice."""
+    """Write the possibly repeated passages of a group of files, and their keys (hashes), divided
+    into slices (ranges of keys). Each key is written with the most preferred document that has it
+    and the number of passages that have it. The task takes 60 bytes of memory per passage, and
+    holds two copies of the columns that describe the documents."""
     chosen = shared_of(task.part, task.keys, task.shared, task.pieces)
     columns = survivors.preferred_by(task.survivor)
     members, documents = _members(task.group, chosen, columns)
@@ -394,9 +396,9 @@ OWNERS_FILE, CLUSTERS = "owners.arrow", "clusters.i64"
 
 @dataclass(frozen=True)
 class OwnersTask(FolderTask):
-    """The task to find which documents keep a slice's passages. `rows` is phase `rows`' folder."""
+    """A task for a range of keys: choose the document that keeps its copy of each passage."""
 
-    rows: Path
+    rows: Path  # the folder of phase `rows`
     groups: int
     survivor: str
     keep: str
@@ -404,18 +406,18 @@ class OwnersTask(FolderTask):
 
 @dataclass(frozen=True)
 class Owners(Message):
-    """Counts of a slice: clusters, passages in clusters, dropped passages, and clusters without a
-    kept passage."""
+    """The result of `write_owners`: counts of the passages in a slice (a range of keys)."""
 
-    clusters: int
-    members: int
-    dropped: int
-    lost: int
+    clusters: int  # sets of equal passages
+    members: int  # passages in clusters
+    dropped: int  # dropped passages
+    lost: int  # clusters without a kept passage
 
 
 def write_owners(task: OwnersTask) -> Owners:
-    """Run a task: write the documents in which the passages of a slice are kept. The task takes
-    some 200 bytes per row, and a database of 512 MB that sorts the documents and spills to disk."""
+    """Choose for each repeated passage the document that keeps it, and write this document's id.
+    The task handles a range of keys (hashes of passages), and takes some 200 bytes of memory per
+    key and group of files. Documents are sorted in a database, in 512 MB of memory and on disk."""
     groups = task.groups
     rows = [*read_slice(part_files(task.rows, ROWS_FILE, groups), task.part)]
     document_batches = [*read_slice(part_files(task.rows, DOCUMENTS_FILE, groups), task.part)]
@@ -464,20 +466,18 @@ DECISIONS = pa.schema([*COLUMNS, ("local", pa.bool_())])
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """The task to write the decisions on the passages of a group of sketch files. `rows` and
-    `owners` are the folders of the phases so named; `owners` holds `slices` slices. `method` is the
-    name of the step."""
+    """A task that decides for the passages of one group of files: which are kept, which are cut."""
 
-    rows: Path
-    owners: Path
-    slices: int
-    method: str
+    rows: Path  # the folder of phase `rows`
+    owners: Path  # the folder of phase `owners`
+    slices: int  # the number of slices in the folder `owners`
+    method: str  # the name of the step
 
 
 def write_pieces(task: PiecesTask) -> int:
-    """Run a task: write the decisions on the passages of a group of sketch files, ordered by
-    document and byte. Return the number of cut bytes. Memory holds the ids of the documents, and 30
-    bytes per passage."""
+    """Run a task: write which repeated passages of a group of files are kept and which are cut,
+    ordered by document and byte. Return the number of cut bytes. Memory holds the ids of the
+    documents, and 30 bytes per passage."""
     answers = [*read_slice(part_files(task.owners, OWNERS_FILE, task.slices), task.part)]
     # Clusters are numbered within a slice; add the clusters of the earlier slices.
     clusters = np.fromfile(task.owners / CLUSTERS, np.int64)
@@ -545,11 +545,11 @@ def _decisions(
 
 @dataclass(frozen=True)
 class Request:
-    """The settings: survivor policy, occurrences to keep, and the step's name in decisions."""
+    """The settings of one passage deduplication."""
 
-    survivor: str
-    keep: str
-    method: str
+    survivor: str  # the survivor policy
+    keep: str  # which occurrences to keep
+    method: str  # the step's name in decisions
 
 
 def phases(request: Request, sketches: Sketches, sketch_groups: list[Group]) -> list[Phase]:

@@ -40,15 +40,13 @@ def lower_normal(piece: str) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """A kind of passage. `pieces` splits the texts of a batch into pieces. `folding` and `normal`
-    make the normal form of a piece, in kernels and in Python. `span` is the default number of
-    pieces per passage. `lines` is True if a piece is a line with its newline."""
+    """A kind of passage, made of pieces (lines or sentences)."""
 
-    pieces: Callable[[Documents], Extents]
-    folding: Callable[[], Folding]
-    normal: Callable[[str], str]
-    span: int
-    lines: bool
+    pieces: Callable[[Documents], Extents]  # splits the texts of a batch into pieces
+    folding: Callable[[], Folding]  # makes the table by which kernels normalise a piece
+    normal: Callable[[str], str]  # normalises a piece in Python
+    span: int  # the default number of pieces per passage
+    lines: bool  # True if a piece is a line with its newline
 
 
 # Lines are compared as in C4's code (c4_utils.py), paragraphs, which are lines too, as in CCNet.
@@ -62,12 +60,11 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Passages:
-    """The passages of a batch. `rows` is int64[rows + 1], the first passage of each row. `keys` is
-    uint64[passages, 2]. `spans` is uint32[passages, 2], first and last byte (exclusive)."""
+    """The passages of a batch of documents."""
 
-    rows: np.ndarray
-    keys: np.ndarray
-    spans: np.ndarray
+    rows: np.ndarray  # int64[documents + 1], the index of each document's first passage
+    keys: np.ndarray  # uint64[passages, 2]
+    spans: np.ndarray  # uint32[passages, 2], first and last byte (exclusive)
 
 
 @njit(nogil=True)
@@ -133,8 +130,9 @@ def piece_keys(
     name: str = DEFAULT_HASH,
     blank: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (keys: uint64[pieces, 2], written: bool[pieces]): the hash of the normal form of each
-    piece, and True if the piece has a hash. Unless `blank`, an empty normal form has no hash."""
+    """Hash the normal form of each piece. Returns (keys, written): the hashes (uint64[pieces, 2]),
+    and True for each piece that has one (bool[pieces]). A piece with an empty normal form has no
+    hash, unless `blank` is True."""
     keys = np.zeros((len(start), 2), np.uint64)
     state = np.zeros(len(start), np.uint8)
     folding = unit.folding()
@@ -204,10 +202,10 @@ def passages(
     pieces: Extents | None = None,
     compare: str = "raw",
 ) -> Passages:
-    """Return all passages of a batch. A document has no passages if fewer than `span` of its pieces
-    have a key, or if it is longer than `most_bytes` bytes. `span` is the number of pieces per
-    passage. `name` is the name of the hash. `pieces` are the pieces of the texts, by default those
-    that `unit` defines. `compare` is the form in which texts are compared."""
+    """Return all passages of a batch. A passage is `span` successive pieces (such as lines) of a
+    document. Blank pieces are skipped if `blank` is False. A document of more than `most_bytes`
+    bytes has no passages. `name` is the name of the hash. `pieces` are the pieces of the texts, by
+    default those of `unit`. `compare` is the form in which texts are compared."""
     kind = UNITS[unit]
     pieces = kind.pieces(docs) if pieces is None else pieces
     data, offsets = docs.buffers()
@@ -264,11 +262,11 @@ NONE = np.uint32(2**32 - 1)
 def drop_repeats(keys, first, last_keys, last_numbers, repeated, keys_out, numbers_out):
     """Copy the keys that equal no remembered earlier key. Return the number of copied keys.
 
-    `keys` is uint64, the keys of the passages from number `first` on. `last_keys` and
-    `last_numbers` are uint64[2^k] and uint32[2^k], the remembered keys and the numbers of their
-    passages (NONE if empty). The low bits of a key are its index in both. `repeated` is
-    uint8[passages], set to 1 for both of two equal keys. `keys_out` and `numbers_out` are filled
-    with the copied keys and the numbers of their passages."""
+    `keys` (uint64) are the keys of passages numbered from `first` on. `last_keys` (uint64[2^k]) and
+    `last_numbers` (uint32[2^k]) remember keys and their passages, each at the index made of the
+    key's low bits; an empty entry has the number NONE. If two keys are equal, `repeated`
+    (uint8[passages]) is set to 1 for both passages. Copied keys and their passages go to `keys_out`
+    and `numbers_out`."""
     mask = np.uint64(len(last_keys) - 1)
     count = 0
     for i in range(len(keys)):
@@ -287,14 +285,13 @@ def drop_repeats(keys, first, last_keys, last_numbers, repeated, keys_out, numbe
 
 @njit(cache=True, nogil=True)
 def preferred(order, low, high, preference, copies, run_of, first, last, total):
-    """Find runs of equal keys, and the most and least preferred row of each run. Return the number
-    of runs.
+    """Group rows by equal keys into runs, and find each run's most and least preferred row. Return
+    the number of runs.
 
-    `order` is uint32[rows], the order that sorts the keys. `low` and `high` are uint64[rows], the
-    keys. `preference` is uint64[rows]; the least value is the most preferred. `copies` is
-    int64[rows], the number of occurrences that a row counts for. The function fills `run_of`
-    (uint32[rows]) and, for each run, `first` and `last` (uint32), the rows of least and greatest
-    preference value, and `total` (int64), the number of occurrences."""
+    The key of row r is (low[r], high[r]), and `order` sorts the rows by key. The row with the least
+    `preference` is the most preferred. A row counts for copies[r] occurrences. Fills `run_of` with
+    each row's run, and for each run `first` and `last` (the most and the least preferred row) and
+    `total` (the number of occurrences)."""
     runs = -1
     before = np.uint32(0)
     for i in range(len(order)):
@@ -319,21 +316,19 @@ GLOBAL, LOCAL, SPACE = 1, 2, 3
 
 @dataclass(frozen=True)
 class Remaining:
-    """The remaining text of documents, int64[rows] each. `cut` is the number of pieces that are
-    cut. The other fields are set for documents that lose pieces. `pieces` is the number of
-    remaining pieces that are not blank. `words` and `sentences` are the numbers of remaining words
-    (as by `str.split`) and sentences, if they were counted."""
+    """Counts of what each document has left after cuts; each field is int64[documents]. The field
+    `cut` is set for all documents, the other fields only for documents that lose pieces."""
 
-    cut: np.ndarray
-    pieces: np.ndarray
-    words: np.ndarray
-    sentences: np.ndarray
+    cut: np.ndarray  # pieces that are cut
+    pieces: np.ndarray  # remaining pieces that are not blank
+    words: np.ndarray  # remaining words (as by `str.split`), if they were counted
+    sentences: np.ndarray  # remaining sentences, if they were counted
 
 
 def removed_pieces(docs: Documents, pieces: Extents, decisions: pa.Table) -> np.ndarray:
-    """Return uint8[pieces]: GLOBAL if a piece is in a cut passage that repeats text of another
-    document (the column `local` of `decisions` is False), LOCAL if it is only in cut passages that
-    repeat text of the same document, 0 if it is in no cut passage."""
+    """Return uint8[pieces]: GLOBAL, LOCAL, or 0 for a piece in no cut passage. GLOBAL marks a piece
+    in a cut passage that repeats another document (False in the column `local` of `decisions`).
+    LOCAL marks a piece that is only in cut passages that repeat their own document."""
     removed = np.zeros(len(pieces.start), np.uint8)
     cut = decisions.filter(decisions["drop"])
     if cut.num_rows == 0:
@@ -395,8 +390,9 @@ def _has_newline(data, a, z):
 
 @njit(nogil=True)
 def _mark_sentences(data, first, stop, start, end, removed, mark, base):
-    """Mark removed sentences with the white space after them, or with that before them if only the
-    white space after them has a line end: `A.[ B.]\\nC.`"""
+    """Mark each run of removed sentences and the white space after it. If only this space has a
+    line end, and a kept sentence comes before the run, the space before the run is marked instead,
+    to keep the line end: `A. B.\\nC.` becomes `A.\\nC.`"""
     k = first
     while k < stop:
         if removed[k] == 0:
@@ -463,9 +459,10 @@ def mark_pieces(
     blank: bool = False,
     count: bool = True,
 ) -> Remaining:
-    """Mark the bytes of removed pieces in mark: uint8[bytes of the batch]. Return what remains.
-    `lines` is True if pieces are lines, False if they are sentences. In a document that loses
-    sentences, white space at both ends is removed too. `blank` is True to count a kept piece that
-    is blank as remaining. `count` is True to count words and sentences."""
+    """Mark the bytes to cut in `mark` (uint8[bytes of the batch]): the removed pieces, and a
+    newline or white space beside them. Return what remains of the documents. `lines` is True if
+    pieces are lines, False if they are sentences. A document that loses sentences also loses white
+    space at both ends. `blank` is True to count kept blank pieces as remaining. `count` is True to
+    count words and sentences."""
     bounds = (pieces.rows, pieces.start, pieces.end)
     return Remaining(*_mark(data, offsets, *bounds, removed, mark, lines, blank, count))

@@ -118,7 +118,7 @@ class DedupPassages(CountsWords, DedupStep):
 
     @property
     def obstacle(self) -> None:
-        """The obstacle to a refresh: None, because the first occurrence is always kept."""
+        """The obstacle to adding documents later: None, because past decisions would not change."""
 
     @property
     def of_arrival(self) -> dict[str, str]:

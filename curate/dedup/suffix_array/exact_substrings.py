@@ -172,7 +172,7 @@ class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
 
     @property
     def window(self) -> int:
-        """The threshold in effect, which is the number of units per window."""
+        """The number of units per window: the setting `threshold`, or its default for the unit."""
         return self.threshold or THRESHOLD[self.unit_in_effect]
 
     @property
@@ -187,7 +187,7 @@ class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
 
     @property
     def obstacle(self) -> None:
-        """The obstacle to a refresh: None, because the first occurrence is always kept."""
+        """None: a refresh can add documents, because past decisions would not change."""
 
     @property
     def of_arrival(self) -> dict[str, str]:
@@ -203,7 +203,8 @@ class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
         return [str(self._tokenizer_file())] if self.tokenizer else []
 
     def comparable(self) -> dict[str, Any]:
-        """Return the tokenizer, the one setting that must be equal in an index to compare with."""
+        """Return the tokenizer's digest, which must be equal in an index for this step to use
+        it."""
         files = self.resources()
         return {"tokenizer": digest(self.label, files[0]) if files else None}
 

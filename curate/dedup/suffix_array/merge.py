@@ -1,15 +1,18 @@
-"""Sort suffixes in chunks, and merge the chunks into passages, so that the text may exceed memory.
+"""Find repeated passages of a text that may exceed memory: sort its suffixes in chunks, and merge.
 
-Chunks are sorted by libdivsufsort (Mori; through pydivsufsort) with 32-bit positions: a chunk has
-fewer than 2^31 bytes, and sorting takes five bytes of memory per byte of text. A chunk is read one
-window beyond its end, so windows may cross its end; only complete windows are kept. The memory
-limit sets the chunk size, which does not affect the decisions. Each chunk is a task.
+A window is a piece of the text of fixed length. Overlapping windows that may repeat form a region.
+A range is a stretch of the text that consists of whole regions.
 
-The sorted positions of all chunks are divided at the same few windows. One task merges the
-positions between two divisions, so that it has all positions of a window. A task writes the windows
-to remove by ranges of positions. A range begins where a region (a run of windows that may repeat)
-begins, and no passage leaves its region, so another task joins the windows of each range into
-passages. A task holds 4 bytes per window or 8 per position, some 130 or 270 MB."""
+Chunks of the text are sorted by libdivsufsort (Mori; through pydivsufsort) with 32-bit positions: a
+chunk has fewer than 2^31 bytes, and sorting takes five bytes of memory per byte of text. A chunk is
+read one window beyond its end, so windows may cross its end; only complete windows are kept. The
+memory limit sets the chunk size, which does not affect the passages. Each chunk is a task.
+
+Each chunk becomes a list of window positions, sorted by the text of the windows. All lists are
+divided at the same few windows, called cuts. One merge task takes the positions between two cuts
+from all lists, and so has all positions of a window. It writes the windows to remove, sorted by
+range. No passage leaves its region, so one join task can join the windows of a range. Merge tasks
+hold 4 bytes per window, join tasks 8 per position."""
 
 from __future__ import annotations
 
@@ -99,9 +102,9 @@ def _keep_starts(order, width, starts):
 
 @njit(cache=True, nogil=True)
 def _mark_same(data, order, window, width, chars):
-    """Set the bit SAME on each position whose window equals that of the previous position. `order`
-    is uint32[]. Sorted windows are scattered in the text, and most neighbours differ. So the last
-    bytes of many windows are read together, and only windows with equal last bytes are compared."""
+    """Set the bit SAME on each position in `order` (uint32) whose window equals the previous
+    window. Windows are scattered in the text, so the last bytes of many windows are read together,
+    which is faster. Only neighbours with the same last bytes (few) are compared as a whole."""
     size = window * width
     lasts = np.zeros(_BLOCK + 1, np.uint64)
     high = len(order) - 1
@@ -120,14 +123,12 @@ def _mark_same(data, order, window, width, chars):
 
 @dataclass(frozen=True)
 class RegionText:
-    """The text of regions (text that may repeat) in a folder, and the kind of its windows. `dtype`
-    is the type of a symbol. `window` is the number of symbols per window. `chars` is True if
-    windows are of characters."""
+    """The text of regions (text that may repeat) in a folder, and the length of its windows."""
 
     folder: Path
-    dtype: str
-    window: int
-    chars: bool
+    dtype: str  # the type of a symbol
+    window: int  # symbols per window
+    chars: bool  # True if windows are of characters
 
     def text(self) -> Mapped:
         return Mapped(self.folder / TEXT, np.dtype(self.dtype))
@@ -138,14 +139,13 @@ class RegionText:
 
 @dataclass(frozen=True)
 class Orders:
-    """The sorted positions (the order) of the windows of all chunks, one file per chunk. `bases`
-    and `counts` are the first position and the number of windows of each chunk. A file holds uint32
-    positions relative to the chunk's base, with the bit SAME if the window equals the previous one.
-    """
+    """The sorted window positions of each chunk of the text, one file per chunk. A file holds
+    uint32 positions relative to the chunk's start, sorted by the text of the windows. The bit SAME
+    of a position is set if the file's previous position has an equal window."""
 
     folder: Path
-    bases: list[int]
-    counts: list[int]
+    bases: list[int]  # the start of each chunk
+    counts: list[int]  # the number of windows of each chunk
 
     def path(self, chunk: int) -> Path:
         return part_file(self.folder, ORDER_FILE, chunk)
@@ -187,7 +187,7 @@ class SortTask(FolderTask):
 
 def sort(run: Run, region_text: RegionText, total: int, sort_bytes: int) -> Orders:
     """Sort all chunks of a text of `total` symbols. `sort_bytes` is the memory for sorting a chunk.
-    Chunks that a killed run has sorted are used again if their size is the same."""
+    Chunks that a killed run has sorted are used again if its chunks had the same size."""
     width = np.dtype(region_text.dtype).itemsize
     reach = _reach(region_text)
     size = min(max(sort_bytes // PEAK // width - reach, reach), (MOST // width) - reach)
@@ -381,14 +381,15 @@ def repeated(
     remove_all: bool,
     own_begin: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (position, first: int64[]) of the windows to remove, in no particular order.
+    """Find the windows (pieces of fixed length) to remove. Yields (positions, firsts), int64 arrays
+    in no particular order: where each such window is, and the first position of an equal window. If
+    the window itself is the first, `firsts` has the second position.
 
-    `first` is the first position of an equal window, or the second one if `position` itself is the
-    first. `text` is uint8[], uint16[] or uint32[], the text of the regions. `positions` is
-    uint32[], the sorted positions of all chunks (or, of each chunk, those between two windows),
-    concatenated. `bases` is as in `Orders`. `counts` is the number of these positions per chunk.
-    `remove_all` is True to remove every position of a repeated window, False to keep the first
-    position and those that overlap it. Windows before the position `own_begin` are always kept."""
+    `text` is the text to search (uint8, uint16 or uint32). `positions` (uint32) are sorted
+    positions from each chunk, concatenated; `counts` is their number per chunk, and `bases` is each
+    chunk's start in the text. If `remove_all`, every position of a repeated window is removed. If
+    not, the first position is kept, and so are those that overlap the first. Windows before
+    `own_begin`, in documents of earlier runs, are always kept."""
     k = max(1, len(bases))
     width = text.dtype.itemsize
     data = text.view(np.uint8)
@@ -420,16 +421,15 @@ _REGION, _START, _END, _OTHER, _FROM, _TO, _STOP = range(7)
 
 @dataclass(frozen=True)
 class Passages:
-    """Repeated passages, int64[passages] each. `region` is the index of the region; `start` and
-    `end` are positions in the text of regions. `other`, `other_start` and `other_end` are the same
-    for the matching passage."""
+    """Repeated passages, each with a passage that it matches (int64[passages] each). Positions are
+    in the text of all regions (stretches that may repeat), concatenated."""
 
-    region: np.ndarray
+    region: np.ndarray  # the region's index
     start: np.ndarray
     end: np.ndarray
-    other: np.ndarray
-    other_start: np.ndarray
-    other_end: np.ndarray
+    other: np.ndarray  # the region of the match
+    other_start: np.ndarray  # where the match starts
+    other_end: np.ndarray  # where the match ends
 
 
 @njit(nogil=True)
@@ -454,9 +454,13 @@ def _close(state, out, n):
 
 @njit(cache=True, nogil=True)
 def _join(data, firsts, base, begin, at, length, window, chars, total, state, out):
-    """Join the windows of firsts[begin:] into passages. Return the next position and the number of
-    passages. A passage continues while windows are adjacent and the first position of each lies
-    within the match so far. `data` is uint8[], read only if chars."""
+    """Join windows into passages, beginning with window number `begin`. Fill `out`, and return the
+    number of the next window and the number of passages. Window k starts at position base + k.
+    firsts[k] is where an equal window starts (its match), or -1 if window k is kept. A passage goes
+    on while the next window is not kept and has a match that starts within the passage's earlier
+    matches. `state` is the unfinished passage. `at` and `length` are the starts and lengths of
+    regions. `data` (uint8, `total` bytes) is read only if `chars` (windows are counted in
+    characters)."""
     n = 0
     for k in range(begin, len(firsts)):
         p = base + k
@@ -501,8 +505,8 @@ def passages(
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Yield passages in order of position. This takes 8 bytes of memory per position. `windows` is
-    what `repeated` yields."""
+    """Yield repeated passages (runs of windows) in order of position, joined from the pairs of
+    arrays that `repeated` yields. This takes 8 bytes of memory per position in the text."""
     firsts = np.full(len(text), -1, np.int64)
     for position, first in windows:
         firsts[position] = first
@@ -516,10 +520,11 @@ def join(
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Yield passages in order of position. `pieces` are adjacent arrays, each with the position of
-    its first element. The element at position p is the first position of the window at p, or -1 if
-    that window is kept. The first piece must begin with a region, and the last piece must end with
-    one."""
+    """Join windows into passages, and yield these in order of position.
+
+    `pieces` yields (position, array) for adjacent stretches of text. For each window, the array has
+    the position of an equal window, or -1 if the window is to be kept. The first stretch must begin
+    where a region (overlapping windows) begins, and the last one must end where a region ends."""
     data = text if chars else text[:0].view(np.uint8)
     total = len(text)
     state = np.full(7, -1, np.int64)
@@ -549,10 +554,11 @@ def find_passages(
     size: int,
     held_positions: int = HELD,
 ) -> Iterator[Passages]:
-    """Yield passages in order of position. `remove_all` and `own_begin` are as in `repeated`.
-    `size` is the number of windows per merge task and of positions per join task. At most
-    `held_positions` positions of an order are in memory. If a single task is enough, it runs in
-    this process and writes no files."""
+    """Yield repeated passages in order of position. If one task is enough, it runs in this process
+    and writes no files. If `remove_all`, the first occurrence is removed too. Windows (pieces of
+    text) before position `own_begin`, in documents of earlier runs, are always kept. First, tasks
+    compare about `size` windows each. Then tasks join repeated windows into passages, each in about
+    `size` positions of the text. At most `held_positions` sorted positions are in memory."""
     text, regions = region_text.text(), region_text.regions()
     cuts = find_cuts(text, orders, region_text, -(-sum(orders.counts) // size))
     ranges = range_starts(regions, size)
@@ -593,9 +599,9 @@ def find_passages(
 
 
 def find_cuts(text: Mapped, orders: Orders, region_text: RegionText, parts: int) -> list[list[int]]:
-    """Divide the sorted positions (the order) of every chunk into at most `parts` parts, at windows
-    that are the same for all chunks. Return the index of each cut in each order. The beginnings and
-    ends of the orders count as cuts."""
+    """Divide the sorted window positions of all chunks into up to `parts` parts; equal windows
+    share a part. Return a list for each cut (the start of a part, or the end of the last part): the
+    cut's index in the sorted positions of each chunk."""
     cuts = [[0] * len(orders.bases), orders.counts]
     if parts < 2:
         return cuts
@@ -633,7 +639,7 @@ def _bisect_window(
 
 
 def window_of(text: np.ndarray, position: int, region_text: RegionText) -> bytes:
-    """Return the window at a position as bytes. Sorting these bytes sorts the windows."""
+    """Return the bytes of the window at a position. Windows are sorted by these bytes."""
     if not region_text.chars:
         return text[position : position + region_text.window].tobytes()
     nearby = text[position : position + 4 * region_text.window + 1]
@@ -669,27 +675,26 @@ class RangesTask(FolderTask):
 
 @dataclass(frozen=True)
 class MergeTask(RangesTask):
-    """The task to merge the windows between two cuts. A cut is a window at which the sorted
-    positions of all chunks are divided; `begins` and `ends` are the indexes of the two cuts in the
-    positions of each chunk. `bases` is as in `Orders`. At most `held` positions are in memory."""
+    """A task that finds windows to remove in one part of the sorted windows (see `find_cuts`)."""
 
-    begins: list[int]
-    ends: list[int]
-    bases: list[int]
-    held: int
+    begins: list[int]  # the first cut's index in each chunk
+    ends: list[int]  # the second cut's index in each chunk
+    bases: list[int]  # the start of each chunk
+    held: int  # at most this many positions are in memory
     remove_all: bool
     own_begin: int
 
 
 @dataclass(frozen=True)
 class JoinTask(RangesTask):
-    """The task to join windows of a range into passages. `merges` is the number of merge tasks."""
+    """A task on one range of the text: join windows that are to be removed into passages."""
 
-    merges: int
+    merges: int  # number of merge tasks, which found these windows
 
 
 def merge_windows(task: MergeTask) -> None:
-    """Run a task: write those of the windows between two cuts that are to be removed."""
+    """Run a task: find repeated windows to remove in one part of the sorted windows, and write
+    their positions. A part lies between two cuts (see `find_cuts`)."""
     orders = Orders(task.folder, task.bases, [])
     starts = range_starts(task.text.regions(), task.size)
     counts = [end - begin for begin, end in zip(task.begins, task.ends, strict=True)]

@@ -1,10 +1,10 @@
 """Exact substring deduplication of a corpus, from sketches to decisions; the phases in order.
 
-The result of each phase (the regions, each sorted chunk, the search index) is written atomically,
-so a killed run resumes after the last result. The last phase turns passages into clusters of
-matches, spans in bytes and the table of decisions, in DuckDB. A cluster is a passage of one
-document together with its matches; overlapping passages share a cluster. A cut that matches several
-documents is one row for each of them."""
+The result of each phase (regions of text that may repeat; each sorted chunk; the search index) is
+written atomically, so a killed run resumes after the last result. The last phase turns passages
+into clusters of matches, spans in bytes and the table of decisions, in DuckDB. A cluster is a
+passage of one document together with its matches; overlapping passages share a cluster. If a cut
+matches several documents, the table of decisions has a row for each match."""
 
 from __future__ import annotations
 
@@ -47,10 +47,9 @@ BOUNDARIES = {"character": CHARACTER, "word": WORD, "line": LINE}
 
 @njit(cache=True, nogil=True)
 def _to_bytes(rows, start, end, ends, first_of, token_start, token_end, linked):
-    """Convert spans of tokens to spans of bytes, in place. A span shrinks by tokens that share a
+    """Convert spans of tokens to spans of bytes, in place. A span loses tokens that share a
     character with a token outside of the span. A linked span starts where the previous span ends.
-    `first_of` is int64[rows + 1], the first token of each row. `ends` is int64[rows], lengths in
-    bytes."""
+    Document r begins with token first_of[r] and is ends[r] bytes long."""
     for s in range(len(rows)):
         r = rows[s]
         base, stop = first_of[r], first_of[r + 1]
@@ -135,14 +134,14 @@ def fit_spans(
     boundary: str,
     tokens: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (start, end: int64[spans]): spans in bytes of their documents, shrunk to whole
-    characters, words or lines as `boundary` says.
+    """Shrink spans to whole characters, words or lines, as `boundary` says. Returns the new (start,
+    end), int64[spans], in bytes of the document. A span that vanishes has end <= start.
 
-    Spans that vanish have end <= start. `data` and `offsets` are the text of the documents. `spans`
-    holds (rows, start, end: int64[spans], linked: bool[spans]) in symbols, ordered by row and
-    start; a linked span starts where the previous one ends, so that both are one cut. `tokens`
-    holds (rows: int64[documents + 1], start, end: int64[tokens], bytes in the document), if symbols
-    are tokens."""
+    `data` and `offsets` are the documents' text. `spans` is (rows, start, end, linked), ordered by
+    row and start. `rows` is the row of the document; `start` and `end` are in symbols (bytes or
+    tokens). `linked` is True if the span starts where the previous one ends: linked spans are
+    shrunk as one. If symbols are tokens, `tokens` is (rows, start, end): the index of each
+    document's first token, and the byte range of each token in its document."""
     rows, start, end, linked = spans
     start, end = start.copy(), end.copy()
     if tokens is not None:
@@ -164,7 +163,7 @@ _ROWS = 50_000
 
 def number_documents(db: Any, order: str) -> None:
     """Create the table `documents` with the columns k (order of arrival), rank (order of
-    preference), part, n, id."""
+    preference), part and n (together the document's key), id."""
     db.execute(
         f"""CREATE OR REPLACE TABLE documents AS
         SELECT row_number() OVER (ORDER BY part, n) - 1 AS k,
@@ -174,9 +173,9 @@ def number_documents(db: Any, order: str) -> None:
 
 
 def insert_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> None:
-    """Create the table `passages`. Of a passage, k is the document, a the first symbol and z the
-    last symbol (exclusive). The columns other, oa and oz are the same of its match. The column
-    later is true if the match is less preferred."""
+    """Create the table `passages`, which has one row per repeated passage and its match. Columns: k
+    (document), a (first symbol) and z (last symbol, exclusive) of the passage; other, oa and oz are
+    those of the match; later is true if the match comes after the passage."""
     db.execute(
         "CREATE OR REPLACE TABLE passages"
         "(k BIGINT, a BIGINT, z BIGINT, other BIGINT, oa BIGINT, oz BIGINT, later BOOLEAN)"
@@ -199,10 +198,12 @@ def insert_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> 
 
 
 def make_spans(db: Any, keep_none: bool) -> None:
-    """Create the table `spans` from the table `passages`. Its columns are k, a, z (the document,
-    first and last symbol), "drop", cluster, owner (the document of the kept occurrence), partner
-    and linked (true if the span starts where the previous one ends). Overlapping passages of a
-    document become spans that do not overlap."""
+    """Create the table `spans` from the table `passages`. Overlapping passages of a document become
+    spans to cut, which do not overlap. If not `keep_none`, first occurrences become spans to keep.
+    Columns: k (the document), a and z (first and last symbol, exclusive), "drop" (true: cut),
+    cluster, owner (the document with the cluster's first occurrence), partner (the document with
+    the passage's match; null for a span to keep), and linked (true if the span starts where the
+    previous one ends)."""
     # The first occurrence is the match, or the passage itself if the match comes later.
     db.execute(
         """CREATE OR REPLACE TABLE homes AS
@@ -241,8 +242,9 @@ def make_spans(db: Any, keep_none: bool) -> None:
 
 
 def spans_in_order(db: Any) -> Iterator[pa.Table]:
-    """Yield k, a, z, linked and row (which `replace_spans` needs) of the spans, in order of
-    documents. Kept spans of a document come before cut spans."""
+    """Yield the table `spans` in batches, ordered by document, kept spans of a document before cut
+    ones. Columns: k (the document), a and z (start and end of the span), linked (true if the span
+    starts where the previous one ends) and row (the span's number in this order)."""
     db.execute(
         """CREATE OR REPLACE TABLE spans AS
         SELECT *, row_number() OVER (ORDER BY k, "drop", a, cluster) - 1 AS row FROM spans"""
@@ -275,7 +277,8 @@ def replace_spans(db: Any, fitted: Iterable[pa.Table]) -> None:
 
 
 def write_decisions(db: Any, path: Path, keep_none: bool) -> dict[str, int]:
-    """Write the spans as decisions. Return the counts, among them `cut_bytes`."""
+    """Write the table of decisions, with a row per span (passage of a document) that is cut or
+    kept. Return the counts, among them `cut_bytes`. `keep_none` leaves `kept_id` empty."""
     kept_id = "NULL::VARCHAR" if keep_none else "o.id"
     db.execute(
         f"""COPY (

@@ -39,9 +39,9 @@ def _without_partial_character(pattern, i, size):
 
 @njit(nogil=True)
 def _longest_from(text, order, pattern, i):
-    """Return the length of the longest beginning of pattern[i:] that occurs in the text. A binary
-    search finds the place of pattern[i:] in the order. The suffix before or after this place has
-    the longest common beginning. Return -1 if the order has an invalid position."""
+    """Return the length of the longest prefix of pattern[i:] that occurs in the text, or -1 if
+    `order` has an invalid position. A binary search finds the place of pattern[i:] among the sorted
+    suffixes. A suffix next to this place has the longest common prefix."""
     low, high = np.int64(0), np.int64(len(order))
     shared_low = shared_high = np.int64(
         0
@@ -64,9 +64,9 @@ def _longest_from(text, order, pattern, i):
 @njit(cache=True, nogil=True)
 def longest_match(text, order, pattern, least):
     """Find the longest run of whole characters of `pattern` that occurs in the text. Return
-    (position, length) of the first such run, (0, 0) if it is shorter than `least`, or (0, -1) if
-    `order` has a position outside of the text. `text` and `pattern` are uint8[]. `order` is
-    int32[len(text)], the suffixes of the text."""
+    (position, length) of the first such run in `pattern`. The result is (0, 0) if the run is
+    shorter than `least`, or (0, -1) if `order` has an invalid position. `text` and `pattern` are
+    uint8. `order` (int32) is the suffix array of the text."""
     best = max(least - 1, 0)
     at, length = np.int64(0), np.int64(0)
     for i in range(len(pattern)):
@@ -89,14 +89,13 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Hit:
-    """One occurrence of a phrase. `document` is the id of the document. `byte` is the position in
-    the document's text. `match` is the phrase, `before` and `after` the text on both sides."""
+    """One occurrence of a phrase in the corpus."""
 
-    document: str
-    byte: int
-    before: str
-    match: str
-    after: str
+    document: str  # its id
+    byte: int  # position in the document's text
+    before: str  # the text before the phrase
+    match: str  # the phrase
+    after: str  # the text after the phrase
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,17 @@
 """The search index of a corpus: the text of its documents and their suffix arrays, in chunks.
 
-An index is a folder with these files, here for chunk 3: `search-00003.text`, the documents, each
-followed by the byte 0xFF, which never occurs in UTF-8, so no match spans two documents;
-`search-00003.order` (int32), the sorted positions of its suffixes; `search-starts.u64`, where each
-document starts in the text of all chunks; `search-ids.arrow`; and `search.json`, written last, with
-the sizes and checksums of all others. Files are mapped into memory. They are read whole when an
-index is first opened, to compare checksums. Positions in an order are checked at every search,
-because checksums do not protect against malicious files."""
+An index is a folder with these files, here for chunk 3:
+
+- `search-00003.text`: documents, each followed by the byte 0xFF, which never occurs in UTF-8, so no
+  match spans two documents
+- `search-00003.order` (int32): the sorted positions of the chunk's suffixes
+- `search-starts.u64`: where each document starts in the text of all chunks
+- `search-ids.arrow`: the ids of the documents
+- `search.json`: the sizes and checksums of all other files; written last
+
+Files are mapped into memory. They are read whole when an index is first opened, to compare
+checksums. Positions in an order are checked at every search, because checksums do not protect
+against malicious files."""
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
 """Windows of L symbols, and the regions that they form.
 
-A text is a run of symbols of `width` bytes each: bytes (width 1) or tokens (2 or 4). A window is L
-symbols from a position of a document on. With the unit `characters`, a window is L UTF-8 characters
-of at least L bytes in total. No window of L characters is the beginning of another, so equal
-windows are adjacent in byte order. All positions are in symbols.
+A text is a run of symbols of `width` bytes each: bytes (width 1) or tokens (2 or 4). A window is
+the L symbols that follow a position in a document. With the unit `characters`, symbols are bytes,
+and a window is L UTF-8 characters, L bytes or more. All windows have L characters, so none is a
+prefix of a different one, and equal windows are adjacent in byte order. All positions are in
+symbols.
 
-A region is a run of overlapping windows in one document that may occur twice. Only the text of
-regions is sorted. Documents are in order of preference, so the preferred one of two positions is
-the lesser number. No window crosses the end of a region.
+A region is a run of overlapping windows in one document; each of them is a possible repeat. Only
+the text of regions is sorted. Documents are in order of preference, so of two positions the lower
+one is preferred. No window crosses the end of a region.
 
-The anchor of a window is the block of symbols in it with the least hash. Regions are found in two
-passes: anchors are counted, then windows whose anchor occurs twice are marked. One task per group
-of sketch files marks windows, with one table of counts for all. The regions of the groups are then
-concatenated."""
+A block is a run of symbols, two thirds as long as a window. A window's anchor is its block with the
+least hash; equal windows have equal anchors. Regions are found in two passes: anchors are counted,
+then windows whose anchor occurs twice are marked. In the second pass, one task per group of input
+files marks windows; all tasks share one table of counts. The regions are then concatenated."""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ def window_end(data, i, window, chars, stop):
 
 @njit(nogil=True)
 def same_window(data, i, j, window, width, chars):
-    """Return True if the complete windows at i and j are equal. `data` is uint8[], all bytes."""
+    """Return True if the windows at i and j are equal; both must lie within the text, `data`
+    (uint8[]). A window has `window` symbols of `width` bytes, or `window` characters if `chars`."""
     size = window * width
     a, b = i * width, j * width
     k = np.int64(0)
@@ -192,14 +194,12 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions, int64[regions] each, ordered by `at`. `document` is the number of the document
-    in order of arrival. `start` is the position in the document. `at` is the position in the text
-    of the regions. All but `document` are in symbols."""
+    """Stretches of documents that may repeat, ordered by `at`. Each field is int64[regions]."""
 
-    document: np.ndarray
-    start: np.ndarray
-    at: np.ndarray
-    length: np.ndarray
+    document: np.ndarray  # the document's number in order of arrival
+    start: np.ndarray  # the region's first symbol in the document
+    at: np.ndarray  # the region's first symbol in the text of all regions
+    length: np.ndarray  # in symbols
 
     @property
     def symbols(self) -> int:
@@ -220,10 +220,12 @@ class Regions:
 
 @njit(cache=True, nogil=True)
 def find_regions(data, offsets, marks, window, chars):
-    """Return (rows, start, end: int64[regions], in symbols): the row, start and end of each run of
-    overlapping marked windows. `data` is uint8[], read only if `chars`. `offsets` is
-    int64[rows + 1], in symbols. `marks` is bool[offsets[-1] - offsets[0]], True where a marked
-    window starts."""
+    """Find regions, runs of overlapping marked windows. Returns (rows, start, end), int64[regions],
+    in symbols: the row of the document, and the region's start and end.
+
+    `offsets` (int64[rows + 1]) are the documents' bounds in symbols. `marks` (bool[symbols]) is
+    True where a marked window starts. If `chars`, `window` is a number of characters, and the text
+    `data` (uint8) is read to find where windows end."""
     base = offsets[0]
     rows = np.empty(16, np.int64)
     start = np.empty(16, np.int64)
@@ -282,7 +284,7 @@ def _gather(symbols, start, length, out):
 
 
 class RegionsWriter:
-    """Collects the regions of documents in order of arrival, and writes their text."""
+    """Collects regions (text that may repeat) in order of the documents, and writes their text."""
 
     def __init__(self, path: Path, window: int, chars: bool) -> None:
         self._file = path.open("wb")
@@ -290,7 +292,7 @@ class RegionsWriter:
         self._found: list[tuple[np.ndarray, ...]] = []
 
     def add(self, first: int, symbols: np.ndarray, offsets: np.ndarray, marks: np.ndarray) -> None:
-        """Add documents, numbered from `first` on. `marks` is True where a window may recur."""
+        """Write the windows that start where `marks` is True. `first`: number of first document."""
         data = symbols if self._chars else np.empty(0, np.uint8)
         rows, start, end = find_regions(data, offsets, marks, self._window, self._chars)
         out = np.empty(int((end - start).sum()), symbols.dtype)
@@ -299,7 +301,7 @@ class RegionsWriter:
         self._found.append((first + rows, start - offsets[rows], end - start))
 
     def close(self) -> Regions:
-        """Close the file with the text of the regions. Return the regions in order of arrival."""
+        """Close the file and return the regions (text that may repeat), in the order added."""
         self._file.close()
         empty = (np.empty(0, np.int64),) * 3
         columns = zip(*(self._found or [empty]), strict=True)
@@ -362,8 +364,9 @@ def _remaining(data, offsets, rows, mark, cut, chars, written):
 
 
 def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return uint8[bytes of the batch]: GLOBAL or LOCAL (by the decision's column `local`) if a
-    decision cuts the byte, else 0; and the rows with a cut, int64[]."""
+    """Return (mark, rows). `mark` (uint8[bytes of the batch]) is 0 for kept bytes. For cut bytes it
+    is GLOBAL if they repeat another document, and LOCAL if they repeat only their own document
+    (True in the column `local` of `decisions`). `rows` (int64) are the documents with a cut."""
     _, offsets = docs.buffers()
     mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
     dropped = decisions.filter(decisions["drop"])
@@ -379,9 +382,9 @@ def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarr
 def remaining_text(
     docs: Documents, mark: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the numbers of cut bytes and of remaining characters of each document
-    (int64[documents] each), and bool[documents]: True if a remaining character is not white space.
-    Documents not in `rows` have 0 and False."""
+    """Return (cut, chars, written): each document's number of cut bytes, its number of remaining
+    characters (int64[documents] each), and True if a remaining character is not white space
+    (bool[documents]). Documents not in `rows` have 0 and False."""
     data, offsets = docs.buffers()
     cut, chars = np.zeros(len(docs), np.int64), np.zeros(len(docs), np.int64)
     written = np.zeros(len(docs), np.bool_)
@@ -402,12 +405,12 @@ _SLOTS = 64  # slots per anchor: one in 1000 single anchors passes by chance, (2
 
 
 def block_of(window: int) -> int:
-    """Return the number of symbols in an anchor (a block of least hash): two thirds of a window."""
+    """Return the size of a block, a piece of a window: two thirds of the window, in symbols."""
     return max(1, 2 * window // 3)
 
 
 class Sieve:
-    """Counts anchors (each window's block of least hash), and finds windows that may recur."""
+    """Finds windows that may recur, by counting an anchor (a run of symbols) of each window."""
 
     def __init__(self, window: int, symbols: int) -> None:
         self.window, self.block = window, block_of(window)
@@ -422,7 +425,7 @@ class Sieve:
 
     @classmethod
     def load(cls, path: Path, window: int) -> Sieve:
-        """Load a sieve from a file of saved counts, as a mapped array."""
+        """Return a sieve with the counts of anchors in a file, which is memory-mapped."""
         sieve = cls(window, 0)
         # "c": kernels are compiled for writable arrays.
         sieve._table = np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
@@ -430,7 +433,8 @@ class Sieve:
         return sieve
 
     def count(self, symbols: np.ndarray, offsets: np.ndarray) -> None:
-        """Count the anchors (blocks of least hash) of documents. `offsets` is int64[rows + 1]."""
+        """Count the anchors (runs of symbols) of all windows of a batch of documents. `offsets`
+        (int64[rows + 1]) are the documents' bounds in `symbols`."""
         _count(symbols, offsets, self.window, self.block, self._table, self._shift)
 
     def passing(self, symbols: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -456,9 +460,9 @@ def _is_repeated(table, slot):
 
 @njit(nogil=True)
 def _scan_anchors(symbols, start, stop, window, block, ring, table, shift, marks, base, counting):
-    """Count the anchors (blocks of least hash) of symbols[start:stop], or mark the windows whose
-    anchor occurs twice. If blocks have equal hashes, the last one is the anchor, so the anchor
-    depends on the window alone."""
+    """Count the anchors of symbols[start:stop] in `table` if `counting`. If not, set `marks` for
+    each window: True if its anchor was counted at least twice, else False. Of the runs of `block`
+    symbols in a window, the last one with the least hash is its anchor."""
     wide = window - block + 1
     drop = np.uint64(1)
     for _ in range(block):
@@ -529,12 +533,11 @@ SIEVE, DTYPE, ARRIVED = "sieve.npy", "dtype", "arrived.text"
 
 @dataclass(frozen=True)
 class DocumentBatch:
-    """Documents of a sketch file. `first` is the number of the first document. `symbols` is
-    uint8[], uint16[] or uint32[], the text or tokens. `offsets` is int64[rows + 1], in symbols."""
+    """Documents of a sketch file."""
 
-    first: int
-    symbols: np.ndarray
-    offsets: np.ndarray
+    first: int  # the number of the first document
+    symbols: np.ndarray  # uint8, uint16 or uint32, the text or tokens
+    offsets: np.ndarray  # int64[rows + 1], in symbols
     batch: pa.RecordBatch
 
 
@@ -546,7 +549,7 @@ def list_values(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 def documents_of(
     batches: Iterator[pa.RecordBatch], tokens: bool, first: int = 0
 ) -> Iterator[DocumentBatch]:
-    """Yield documents of sketches, numbered from `first`. Column 0 is the text or the tokens."""
+    """Yield the documents of batches, numbered from `first`. Column 0 has their text or tokens."""
     for batch in batches:
         column = batch.column(0)
         if tokens:
@@ -559,14 +562,13 @@ def documents_of(
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of the step: the symbols per window and their `unit`, the survivor policy, which
-    occurrences to keep, and where a cut may begin (`boundary`)."""
+    """The settings of one substring deduplication."""
 
-    window: int
-    unit: str
-    survivor: str
-    keep: str
-    boundary: str
+    window: int  # units per window
+    unit: str  # bytes, characters or tokens
+    survivor: str  # the survivor policy
+    keep: str  # which occurrences to keep
+    boundary: str  # where a cut may begin
 
 
 def dtype_of(work: Path) -> np.dtype:
@@ -574,8 +576,8 @@ def dtype_of(work: Path) -> np.dtype:
 
 
 def regions_of(request: Request, sketches: Sketches, work: Path) -> Regions:
-    """Return the regions of windows that may occur twice, in order of preference. Write the text of
-    the regions to the folder `work`."""
+    """Return the regions, stretches of documents that may occur twice. They are in order of
+    preference: documents to keep come first. Write the text of the regions to the folder `work`."""
     done = work / REGIONS
     if done.exists():
         return Regions.load(done)
@@ -602,7 +604,7 @@ def regions_of(request: Request, sketches: Sketches, work: Path) -> Regions:
 
 
 def ranks(db: Any) -> np.ndarray:
-    """Return int64[documents]: the place of each document in the order of preference."""
+    """Return int64[documents]: each document's rank. Of duplicates, the lowest rank is kept."""
     rank: np.ndarray = db.execute("SELECT rank FROM documents ORDER BY k").fetchnumpy()["rank"]
     return rank
 
@@ -670,14 +672,15 @@ FOUND = "found.text", "found.npy"  # the text of a group's regions, and the regi
 
 @dataclass(frozen=True)
 class PassTask(GroupTask):
-    """The task to find the regions of a group of sketch files. The fields are as in `Request`."""
+    """A task that finds regions (text that may repeat) in a group; fields as in `Request`."""
 
     window: int
     unit: str
 
 
 def pass_group(task: PassTask) -> None:
-    """Run a task: write the regions of a group of sketch files. The task maps up to 1 GiB."""
+    """Run a task: write the regions (text that may repeat) of the documents in a group of sketch
+    files. The task maps a table of counts into memory, up to 1 GiB."""
     group, tokens = task.group, task.unit == "tokens"
     sieve = Sieve.load(task.folder / SIEVE, task.window)
     sketches = sketch_batches(group.files, ["tokens" if tokens else "text"], ROWS)

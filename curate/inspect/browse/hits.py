@@ -19,9 +19,10 @@ _REPEATED = re.compile(r"(top|duplicate)_(\d+)_gram_chars")
 
 
 def hits(text: str, words: str, reasons: Iterable[Reason]) -> list[Span]:
-    """Return the spans of a text that match the words of a search. Without words, return the spans
-    of the first rule in `reasons` that has spans: the matches of a phrase, or repeated n-grams.
-    Spans are in the order of the text and do not overlap."""
+    """Return the spans (start, end) to mark in a text, in the order of the text and without
+    overlaps. These are the matches of the search `words`. Without a search, they are the places of
+    the phrase or the repeated n-grams of a rule: the first rule in `reasons` that has any in the
+    text."""
     for reason in () if words else reasons:
         phrase = reason.detail if reason.rule == "bad_word" else PHRASES.get(reason.rule)
         repeated = _REPEATED.fullmatch(reason.rule)
@@ -34,7 +35,8 @@ def hits(text: str, words: str, reasons: Iterable[Reason]) -> list[Span]:
 
 
 def _repetitions(text: str, size: int, which: str) -> list[Span]:
-    """Return the spans of repeated n-grams; only of the most frequent one if `which` is `top`."""
+    """Return the spans of n-grams that occur more than once. If `which` is `top`, return only the
+    spans of the most frequent n-gram. `size` is n, in words."""
     words = [match.span() for match in re.finditer(r"\S+", text)]
     grams = [tuple(text[a:b] for a, b in words[i : i + size]) for i in range(len(words) - size + 1)]
     chosen = Counter(grams).most_common(1 if which == "top" else None)
@@ -49,7 +51,7 @@ def _repetitions(text: str, size: int, which: str) -> list[Span]:
 
 
 def divided(text: str, start: int, end: int, spans: Iterable[Span]) -> list[Hit]:
-    """Split text[start:end] into pieces that are hits and pieces that are not."""
+    """Split text[start:end] into pieces (text, True if it lies in one of the spans)."""
     pieces: list[Hit] = []
     for a, b in ((max(a, start), min(b, end)) for a, b in spans):
         if a < b:
@@ -59,7 +61,8 @@ def divided(text: str, start: int, end: int, spans: Iterable[Span]) -> list[Hit]
 
 
 def passage(text: str, spans: list[Span], most: int) -> list[Hit]:
-    """Return about `most` characters around the first hit, or of the beginning, in whole words."""
+    """Return a passage of about `most` characters, cut at blanks, as pieces (text, True if it is a
+    hit). It starts shortly before the first hit. Without hits, it is the text's beginning."""
     first, last = spans[0] if spans else (0, 0)
     start = max(0, first - NEAR)
     if start and (blank := re.compile(r"\s").search(text, start, first)):

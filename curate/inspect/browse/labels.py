@@ -2,7 +2,7 @@
 
 Each line is `{"id", "label", "time", "digest"}`. The label is good, bad, or empty if it was
 cleared; only the last line of each document counts. The digest is the SHA-256 of the labelled text.
-Texts are not stored, so the file keeps no part of a document that is deleted (`forget`).
+The text itself is not stored, so `llmcurate forget` need not change this file.
 """
 
 from __future__ import annotations

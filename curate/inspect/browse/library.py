@@ -88,7 +88,8 @@ class Query:
 
 
 class Library:
-    """The documents of one run. `facets` maps properties with counted values to SQL columns."""
+    """The documents of one run, in a database for searches. `facets` maps a property whose values
+    are counted, such as the language, to its SQL column."""
 
     def __init__(
         self, out: Path, store: Store, record: dict[str, Any], report: Path, labels: Labels
@@ -129,8 +130,9 @@ class Library:
             return self.store.rows(sql, values)
 
     def places(self, query: Query, start: int, number: int) -> list[tuple[str, Position]]:
-        """Return (id, position) of `number` documents that match the query, from match number
-        `start` on. Raises UsageError if the run does not have the query's score or cluster."""
+        """Return (id, (file, row)) of up to `number` documents that match the query, skipping the
+        first `start` matches. Raises UsageError if the query names a score (column) or a cluster
+        that the run does not have."""
         where, values = self._where(query)
         if query.order in ("highest", "lowest") and not query.column:
             raise UsageError(f"order {query.order}: choose a score to sort by")
@@ -144,9 +146,10 @@ class Library:
         return [(id or "", (file, row)) for id, file, row in matches]
 
     def counts(self, query: Query) -> dict[str, dict[str, int]]:
-        """Return {facet: {value: documents}}, the most frequent values first. Documents that match
-        the query are counted, but the query's value of the facet itself is ignored. Labels are
-        counted over all documents."""
+        """Return {facet: {value: number of documents}}, the most frequent values first. A facet's
+        numbers count the documents that match all conditions of the query except the one on this
+        facet. The numbers of the facet `label` (good, bad, none) count all documents of the run
+        instead."""
         facets = {"label": {name: len(self.labels.of(name)) for name in LABELS}}
         facets["label"]["none"] = self.total - len(self.labels.of("none"))
         with self._lock:
@@ -241,7 +244,7 @@ class Library:
         return [Decision(*row) for row in rows]
 
     def members(self, method: str, cluster: int, beside: str) -> list[str]:
-        """Return up to MOST_PARTNERS ids of a cluster (smallest hashes first), without `beside`."""
+        """Return up to MOST_PARTNERS ids of a cluster, except `beside`, ordered by their hashes."""
         rows = self.rows(
             f"""SELECT DISTINCT id, {KEY} FROM decisions WHERE method = ? AND cluster = ?
             AND id <> ? ORDER BY {KEY}, id LIMIT {MOST_PARTNERS}""",
@@ -250,8 +253,8 @@ class Library:
         return [i for i, _ in rows]
 
     def export_labels(self, folder: Path) -> dict[Path, int]:
-        """Write good.jsonl and bad.jsonl with the labelled documents whose text is the
-        labelled one, sorted by id. Return the number of documents in each file."""
+        """Write the labelled documents to good.jsonl and bad.jsonl, sorted by id, except those
+        whose text has changed since. Return {path: number of documents}."""
         counts = {}
         for label in LABELS:
             labels, path = self.labels.of(label), folder / f"{label}.jsonl"
@@ -265,8 +268,8 @@ class Library:
         return counts
 
     def sample(self, each: int) -> dict[str, list[Position]]:
-        """Return the positions of `each` documents per rule and of `each` kept ones, chosen by the
-        smallest hashes of their ids. The sample does not depend on the order of the input."""
+        """Return the positions of `each` documents per rule, and of `each` kept documents as
+        `kept`. They have the smallest hashes of ids, so the order of the input does not matter."""
         queries = {"kept": Query(status="kept")} | {rule: Query(rule=rule) for rule in self.rules}
         samples = {}
         for name, query in queries.items():

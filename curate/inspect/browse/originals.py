@@ -1,8 +1,9 @@
 """The text of a document before the first edit, and what the edits changed in it.
 
-Edits are recorded as positions in the input of each step; the corpus does not hold the text that
-was cut. The original text is read from the output of the stage before, or from the run's input. It
-is used only if the edits turn it into exactly the stored text, so a changed input is noticed.
+An edit is recorded as a position in the text that entered its step; the corpus does not hold the
+text that was cut. The original text is read again from the run's input, or from the output of the
+previous stage. It is used only if the edits turn it into exactly the stored text, so an input that
+has changed since is never shown.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ def _put(edit: Edit) -> list[Run]:
 
 
 class Originals:
-    """Reads the texts of a few documents before their first edit. At most `most_parts` texts are
-    sought in the run's input."""
+    """A reader of texts before their first edit. If the run's first stage made this edit, a slow
+    search of the run's input is needed; after `most_parts` searches, `find` returns None."""
 
     def __init__(self, out: Path, stages: Sequence[StageRecord], most_parts: int = 16) -> None:
         self.out, self.stages, self._left = out, stages, most_parts
@@ -98,8 +99,8 @@ class Originals:
     def find(
         self, position: tuple[str, int], name: str, text: str | None, edits: list[Edit]
     ) -> bytes | None:
-        """Return a document's text before its first edit in UTF-8, or None if not available.
-        `position` is (file, row) of the document, `name` its id, `text` its stored text."""
+        """Return a document's text as it was before its first edit, as UTF-8, or None if not found.
+        `position` is the document's (file, row), `name` its id, and `text` its stored text."""
         if not edits or text is None or len(text) > MOST_BYTES:
             return None
         first = edits[0].step
@@ -120,9 +121,9 @@ class Originals:
 def entering(
     folders: Sequence[Path], stage: int, label: str, names: Sequence[str], parts: Iterable[int]
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield (id, text) of the documents `names` as they entered the step `label` of a stage. Texts
-    are read from the stage before, or from the run's input. `folders` are the folders of all
-    stages, `parts` the numbers of the partitions to read."""
+    """Yield (id, text) of the documents with the ids `names`, as they entered the step `label`.
+    `folders` are the folders of all stages of the run, `stage` is the number of the step's own
+    stage, and `parts` are the numbers of the partitions that hold the documents."""
     spec = Specification.in_folder(folders[stage])
     steps = []
     chain = (*filter(None, [spec.apply]), *spec.steps)
@@ -141,7 +142,8 @@ def entering(
 
 
 def stage_input(folders: Sequence[Path], stage: int, part: int) -> Iterator[pa.Table]:
-    """Yield the input of a stage for one partition, with the documents' ids in the corpus."""
+    """Yield the documents that enter a stage in one partition, with their final ids. They come from
+    the run's input for stage 0, otherwise from the kept documents of the previous stage."""
     if stage:
         tables = read_kept(folders[stage - 1], part, ROWS)
     else:

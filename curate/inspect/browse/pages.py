@@ -40,10 +40,10 @@ class Meanings:
     """The meanings of a run's rules and scores in words, with the range of each score."""
 
     steps: dict[str, str]  # label -> what the step does
-    limits: dict[str, float]  # column -> a rule's limit on it
+    limits: dict[str, float]  # column -> the threshold of the rule that compares it
     ranges: dict[str, tuple[str, float, float]]  # column -> scale, least and greatest value
-    columns: dict[str, str]  # rule -> the column that it compares
-    above: dict[str, bool]  # rule -> True if it drops values above its limit
+    columns: dict[str, str]  # rule -> the column whose values it compares with a threshold
+    above: dict[str, bool]  # rule -> True if it drops documents above its threshold
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Meanings:
@@ -61,7 +61,8 @@ class Meanings:
         )
 
     def place(self, column: str, value: Any) -> float | None:
-        """Return a value's position in the range of its chart, from 0 to 1; None if not known."""
+        """Return where a value lies in the range of its column's chart, from 0 (left) to 1 (right),
+        or None if the column has no chart or the value is not a number."""
         if column not in self.ranges or not isinstance(value, (int, float)) or value != value:
             return None
         scale, *ends = self.ranges[column]
@@ -74,8 +75,8 @@ class Meanings:
         return " to ".join(map(format_measure, self.ranges[column][1:]))
 
     def why(self, reason: Reason) -> str:
-        """Return the condition of a rule as text, such as `drops if stop words is below 2`; an
-        empty text if the rule has no limit."""
+        """Return why a rule drops a document, such as `drops if stop words is below 2`, or an empty
+        text if the rule has no threshold."""
         if reason.threshold is None or reason.value is None:
             return ""
         above = self.above.get(reason.name)
@@ -97,16 +98,14 @@ HIDDEN = {n for n, _ in CORE} | {EDITS, "extra", *REASON_COLUMNS}
 
 @dataclass
 class Document:
-    """A document for a page. `row` holds its columns, `kept` is True if it is in corpus/,
-    `partners` maps the ids of its duplicates to their texts. `runs` has the pieces of the text,
-    including those that were cut; it is None if the cut text is not known."""
+    """A document of the run, as a page shows it."""
 
-    row: dict[str, Any]
-    kept: bool
+    row: dict[str, Any]  # its columns
+    kept: bool  # True if it is in corpus/, False if rejected
     title: str | None
-    runs: list[Run] | None = None
+    runs: list[Run] | None = None  # the pieces of its text, including cut ones, if known
     decisions: list[Decision] = field(default_factory=list)
-    partners: dict[str, str] = field(default_factory=dict)
+    partners: dict[str, str] = field(default_factory=dict)  # id of a duplicate -> its text
 
     @property
     def id(self) -> str:
@@ -134,12 +133,14 @@ class Document:
         ]
 
     def excerpt(self, words: str) -> list[Hit]:
-        """Return the text around the first hit, or its beginning. `words` are those of a search."""
+        """Return the text around the first hit, or the text's beginning if there is no hit. `words`
+        are the words of a search."""
         return passage(self.text, hits(self.text, words, self.reasons()), EXCERPT)
 
     def parts(self, words: str = "") -> list[Part]:
-        """Return pieces (text, is a hit, rule that cut it, rule that inserted it), CHARS characters
-        in all. If the first hit is late in the text, the pieces begin shortly before the hit."""
+        """Return the pieces of the text to show, about CHARS characters in all. A piece is (text,
+        True if it is a hit, rule that cut it or None, rule that inserted it or None). If the first
+        hit is late in the text, the pieces begin shortly before the hit."""
         spans = hits(self.text, words, self.reasons())
         start = max(0, spans[0][0] - CHARS // 10) if spans and spans[0][0] > CHARS // 2 else 0
         ellipsis: list[Part] = [("\u2026", False, None, None)]
@@ -164,7 +165,8 @@ class Document:
 
 
 def read(library: Library, positions: list[Position]) -> list[Document]:
-    """Return the documents at these positions, in this order, without cut texts and duplicates."""
+    """Return the documents at these positions, in this order. Information on their duplicates and
+    on passages that the run cut out of them is left empty; the function `load` adds it."""
     paths = (*library.store.kept[:1], *library.store.gone[:1])
     names = {name: None for path in paths for name in read_schema(path).names}
     rows = read_rows(positions, list(names), MOST_CHARS)
@@ -174,7 +176,7 @@ def read(library: Library, positions: list[Position]) -> list[Document]:
 
 
 def load(library: Library, positions: list[Position], originals: Originals) -> list[Document]:
-    """Return the documents at these positions with the texts cut from them and their duplicates."""
+    """Return the documents at these positions, with their duplicates and their cut passages."""
     documents = read(library, positions)
     for document, position in zip(documents, positions, strict=True):
         document.decisions = library.decisions(document.id)
@@ -230,7 +232,8 @@ def place(query: Query, **more: Any) -> str:
 
 
 def address(id: str) -> str:
-    """Return the address of a document's page; for an empty id, of the list of all documents."""
+    """Return the address of a document's page, or of the list of all documents if the id is
+    empty."""
     return f"/document{link(id=id)}" if id else "/"
 
 
@@ -265,8 +268,8 @@ def list_page(library: Library, query: Query) -> str:
 
 
 def listed(numbers: dict[str, int], more: Iterable[str], chosen: str) -> list[tuple[str, int]]:
-    """Return (value, number of documents) for the values of a facet, the most frequent first.
-    `more` and `chosen` are values that are listed even without documents."""
+    """Return (value, number of documents) for the values of a facet, the most frequent first. The
+    values `more` and `chosen` are listed even if no document has them."""
     values = dict.fromkeys([*more, *([chosen] if chosen else [])], 0) | numbers
     return sorted(values.items(), key=lambda item: (-item[1], item[0]))
 
@@ -315,8 +318,8 @@ def _anchor(id: str) -> str:
 
 
 def static_pages(library: Library, each: int, target: Path) -> dict[Path, str]:
-    """Return the pages of a sample by path: one page if the target is an .html file, otherwise
-    documents.html and the report, in which ids are links to the documents."""
+    """Return {path: HTML} of pages with a sample of documents: one page if `target` is an .html
+    file, otherwise documents.html and the report. In the report, ids are links to the documents."""
     if target.suffix.lower() in (".html", ".htm"):
         return {target: sample_page(library, each)}
     report = library.report.read_text(encoding="utf-8") if library.report.is_file() else ""

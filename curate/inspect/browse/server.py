@@ -34,8 +34,8 @@ HEADERS = {
 
 
 class Server(ThreadingHTTPServer):
-    """The HTTP server for one run. Port 0 means any free one. Raises UsageError for a taken
-    port."""
+    """The HTTP server for one run. Port 0 means any free port. Raises UsageError if the port is in
+    use."""
 
     daemon_threads = True
 

@@ -1,12 +1,12 @@
 """Forecast CPU hours, memory, bytes, objects, time and money of a plan, stage by stage.
 
 The number of documents is the input's bytes divided by the bytes per document of an earlier run.
-Everything else is a figure per document (`Figures`) times the number of documents. Work that only
-one process does is not divided by the number of workers. Work without a known figure is listed in
-`missing` and is in no sum.
+Each other quantity is that number times a figure per document (`Figures`). Time is CPU time divided
+by the number of workers, except for work that one process does alone. Work without a known figure
+is listed in `Forecast.missing` and left out of the totals.
 
-A figure of an earlier run is the quotient of two numbers in its run.json, named below; others come
-from the package's table. The time to compile kernels is not included: workers report it.
+A figure is computed from the run.json of an earlier run, or comes from the table of costs in this
+package. The time to compile kernels (numba functions) is not included; workers report this time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SAYS_LITTLE = 3
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds that one process needs for a whole run: `fixed`, plus `each` per document."""
+    """CPU seconds that one process needs for a whole run: `fixed` + `each` * documents."""
 
     fixed: float
     each: float
@@ -54,66 +54,64 @@ class Growth:
 
 @dataclass(frozen=True)
 class StepFigures:
-    """Figures of a step. `cpu` is CPU seconds per document that enters the stage (`cpu` / `read` in
-    run.json), even if it is dropped before the step; `kept` is the share that the step keeps."""
+    """The cost of a step. `cpu` is the step's CPU seconds per document that enters its stage.
+    Documents that an earlier step of the stage drops count too."""
 
     cpu: float
-    kept: float = 1.0
+    kept: float = 1.0  # share of the documents that the step keeps
     settings: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class DedupFigures:
-    """Figures of a dedup per document that reaches it. `sketch` is CPU seconds to sketch the
-    document (`cpu` / `read` of the stage before); `sketch_bytes` and `decision_bytes` are bytes
-    written; `deciding` is CPU seconds of the decisions, None if the run did not record them;
-    `shared` is the fraction of these seconds that workers spend."""
+    """The cost of a dedup per document that reaches it."""
 
-    sketch: float
-    sketch_bytes: float
-    decision_bytes: float
-    deciding: Growth | None
-    shared: float = 0.0
+    sketch: float  # CPU seconds to compute the sketch that is compared
+    sketch_bytes: float  # bytes written
+    decision_bytes: float  # bytes written
+    deciding: Growth | None  # CPU seconds to decide what to drop, if recorded
+    shared: float = 0.0  # fraction of `deciding` that the workers share
 
 
 @dataclass(frozen=True)
 class StageFigures:
-    """Figures of a stage. `read` and `write` are CPU seconds per incoming document, `partition` and
-    `worker` are CPU seconds to start a partition and a worker. `peak_bytes` is the memory of one
-    worker. `stored` is bytes of kept files per kept document, `written` bytes of all files but
-    sketches per incoming document."""
+    """The cost of a stage: a pass over all documents, with one or more steps."""
 
-    read: float
-    write: float
-    partition: float
-    worker: float
-    peak_bytes: int
-    stored: float
-    written: float
+    read: float  # CPU seconds per incoming document
+    write: float  # CPU seconds per incoming document
+    partition: float  # CPU seconds to start a partition
+    worker: float  # CPU seconds to start a worker
+    peak_bytes: int  # memory of one worker
+    stored: float  # bytes of kept files per kept document
+    written: float  # bytes of all files except sketches, per incoming document
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of a run or of the package's table. `input_bytes` is bytes of input files per
-    document; `formats` are those of the input. `steps` and `dedups` are by label. `stages` are by
-    the labels of their steps, joined by +; FIRST and LATER are for all other stages. `once` maps
-    the name of work that one process does to its CPU seconds (of planning: per file, not per
-    document). `split` maps such a name, for large runs, to CPU seconds per document of (the driver,
-    the workers). `cut` is CPU seconds to find one place where an archive can be cut."""
+    """The costs of an earlier run, or the package's table of costs.
+
+    `steps` and `dedups` map a step's label to its costs. `stages` maps the labels of a stage's
+    steps, joined by `+`, to the stage's costs. If these labels are not a key of `stages`, the key
+    FIRST is used for a first stage and LATER for a later one. `once` maps work that one process
+    does alone to its CPU seconds: a fixed number, and a number per document (per file for
+    planning). `split` maps work that the driver shares with workers in large runs to two numbers,
+    the CPU seconds per document in the driver and in the workers.
+    """
 
     source: str
     documents: int
-    input_bytes: float
-    formats: frozenset[str]
+    input_bytes: float  # bytes of input files per document
+    formats: frozenset[str]  # of the input files
     steps: dict[str, StepFigures] = field(default_factory=dict)
     dedups: dict[str, DedupFigures] = field(default_factory=dict)
     stages: dict[str, StageFigures] = field(default_factory=dict)
     once: dict[str, Growth] = field(default_factory=dict)
     split: dict[str, tuple[float, float]] = field(default_factory=dict)
-    cut: float | None = None
+    cut: float | None = None  # CPU seconds to find one place to cut an archive
 
     def step(self, step: Settings) -> StepFigures | None:
-        """Return the figures of an earlier step with equal settings, or else with the same name."""
+        """Return the costs of a step in an earlier run, or None. The step with equal settings comes
+        first, then any step of the same name."""
         alike = _of_name(self.steps, step)
         same = [f for f in alike if f.settings == step.model_dump(mode="json")]
         return next(iter(same + alike), None)
@@ -122,7 +120,8 @@ class Figures:
         return self.dedups.get(step.label) or next(iter(_of_name(self.dedups, step)), None)
 
     def stage(self, labels: list[str], index: int) -> StageFigures:
-        """Return the figures of the stage with these steps, or else those of FIRST or LATER."""
+        """Return the costs of the stage with the steps `labels`. If they are unknown, return the
+        general costs of a first stage (FIRST) if `index` is 0, or of a later one (LATER)."""
         place = FIRST if index == 0 or LATER not in self.stages else LATER
         return self.stages.get("+".join(labels)) or self.stages[place]
 
@@ -155,9 +154,9 @@ def package_table() -> Figures:
 def find_figures(
     recipe: Recipe, sample: Path | None, out: Path | None, space: Workspace | None
 ) -> list[Figures]:
-    """Return sources of figures by preference: the run that the user names, or else the run in OUT
-    or the workspace that has the most steps in common with the recipe (the newest of several such
-    runs), and then the package's table."""
+    """Return the best source of figures, if any, and then the package's table of costs. The best
+    source is the run that the user names (`sample`), or else the run in OUT or the workspace with
+    the most steps in common with the recipe; among equals, OUT and then the newest."""
     table = package_table()
     if sample is not None:
         return [read_figures(sample, table), table]
@@ -174,7 +173,7 @@ def find_figures(
 
 
 def read_figures(out: Path, table: Figures) -> Figures:
-    """Return the figures of the run in OUT. Raises UsageError if OUT holds no figures."""
+    """Return the costs of the run in OUT, or raise UsageError. For `table`, see `run_figures`."""
     path = out / "run.json"
     if not path.is_file():
         raise UsageError(f"{out} holds no finished run: it has no run.json")
@@ -187,7 +186,8 @@ def read_figures(out: Path, table: Figures) -> Figures:
 
 
 def run_figures(record: dict[str, Any], source: str, table: Figures) -> Figures:
-    """Return the figures in a run's record, with the fixed seconds of the package's `table`."""
+    """Return the figures in a run's record. The record has total CPU seconds; `table`, the
+    package's table of costs, is used to split them into fixed seconds and seconds per document."""
     documents, stages = record["totals"]["read"], record["stages"]
     first = stages[0]
     if first.get("limited"):
@@ -219,9 +219,9 @@ def run_figures(record: dict[str, Any], source: str, table: Figures) -> Figures:
 
 
 def _growth(seconds: float, documents: int, other: Growth | None) -> Growth:
-    """Split the CPU seconds of a run into fixed ones and seconds per document. The fixed seconds
-    are those of the package's table (`other`). If the run is too small to show seconds per
-    document, these are the table's, and the rest is fixed."""
+    """Split a run's CPU seconds into fixed seconds and seconds per document. `other` is the split
+    in the package's table of costs. If the run is long enough, the fixed seconds are those of
+    `other`, else the seconds per document are. Without `other`, no seconds are fixed."""
     if other is None:
         return Growth(0.0, seconds / documents)
     if seconds > SAYS_LITTLE * other.fixed:
@@ -289,19 +289,15 @@ LEDGER, PLAN_FILES = 2_400, 400
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices in USD. Defaults are AWS list prices of us-east-1 in 2025 without discount. Spot
-    prices are about a third of them.
+    """Prices in USD. Defaults are AWS list prices of us-east-1 in 2025 without discount; spot
+    instances cost about a third. Sources: AWS, "Spot price per unit hour example", EC2 Auto Scaling
+    guide; https://aws.amazon.com/s3/pricing/."""
 
-    `cpu_hour`: a c5.4xlarge, 0.68 an hour for 16 vCPU (AWS, "Spot price per unit hour example", EC2
-    Auto Scaling guide). `put`, `get`: 1,000 requests to S3 Standard. `gb_month`: 10^9 bytes in S3
-    for a month (https://aws.amazon.com/s3/pricing/). `months`: how long the output is stored.
-    """
-
-    cpu_hour: float = 0.0425
-    put: float = 0.005
-    get: float = 0.0004
-    gb_month: float = 0.023
-    months: float = 1.0
+    cpu_hour: float = 0.0425  # a c5.4xlarge: 0.68 per hour for 16 vCPU
+    put: float = 0.005  # 1,000 write requests to S3 Standard
+    get: float = 0.0004  # 1,000 read requests to S3 Standard
+    gb_month: float = 0.023  # 10^9 bytes in S3 for a month
+    months: float = 1.0  # how long the output is stored
 
 
 def parse_prices(texts: Iterable[str]) -> Prices:
@@ -323,56 +319,54 @@ def parse_prices(texts: Iterable[str]) -> Prices:
 
 @dataclass
 class StepForecast:
-    """The forecast of a step. `cpu` is in seconds, None if no figure is known."""
+    """The forecast of a step."""
 
     label: str
-    documents: float
-    cpu: float | None
+    documents: float  # number that enters the step
+    cpu: float | None  # seconds; None if no figure is known
 
 
 @dataclass
 class StageForecast:
-    """The forecast of a stage, or of work that one process does alone (`single`). `cpu` and `wall`
-    are seconds; `bytes_in` and `bytes_out` are bytes of files read and written; `peak_bytes` is the
-    memory of one worker; `objects` counts files written and `gets` requests to read; `cost` is in
-    USD. None means that no figure is known."""
+    """The forecast of a stage, or of work that one process does alone. None means not known."""
 
     name: str
-    single: bool
+    single: bool  # True for work that one process does alone
     steps: list[StepForecast]
     documents_in: float
     documents_out: float
-    cpu: float | None
-    wall: float | None
-    bytes_in: float | None = None
-    bytes_out: float | None = None
-    peak_bytes: int | None = None
-    objects: float = 0.0
-    gets: float = 0.0
-    cost: float | None = None
+    cpu: float | None  # seconds
+    wall: float | None  # seconds
+    bytes_in: float | None = None  # bytes of files read
+    bytes_out: float | None = None  # bytes of files written
+    peak_bytes: int | None = None  # memory of one worker
+    objects: float = 0.0  # files written
+    gets: float = 0.0  # requests to read
+    cost: float | None = None  # USD
 
 
 @dataclass
 class Forecast:
-    """The forecast of a run, stage by stage. `source` is the run from which the figures come."""
+    """The forecast of a run, stage by stage."""
 
     JSON = (
         "recipe", "bytes", "documents", "partitions", "workers", "source", "prices", "stages",
         "missing", "notes", "total=totals",
     )  # fmt: skip
     recipe: str
-    bytes: int
+    bytes: int  # of the input
     documents: float
     partitions: int
     workers: int
-    source: str
+    source: str  # the run from which the figures come
     prices: Prices
     stages: list[StageForecast] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # work without a known figure
     notes: list[str] = field(default_factory=list)
 
     def total(self, name: str) -> float:
-        """Return the sum of a figure over the stages that have it; the largest for peak_bytes."""
+        """Return the sum of a `StageForecast` field over all stages; for the field peak_bytes, the
+        largest value instead. Unknown values are left out."""
         values = [v for s in self.stages if (v := getattr(s, name)) is not None]
         return max(values, default=0) if name == "peak_bytes" else sum(values)
 
@@ -389,8 +383,8 @@ class Forecast:
 def forecast(
     plan: RunPlan, sources: list[Figures], workers: int, prices: Prices, as_if: int | None = None
 ) -> Forecast:
-    """Return the forecast of a plan. Each figure comes from the first of `sources` that has it;
-    `as_if` is a number of input bytes that replaces the plan's own."""
+    """Return the forecast of a plan. Each figure comes from the first of `sources` that has it.
+    `as_if` is a number of input bytes to assume instead of the plan's own."""
     main, parts = sources[0], len(plan.inputs.partitions)
     size = as_if or sum(f.size for f in plan.inputs.files)
     if as_if:

@@ -1,6 +1,6 @@
 """Comparison of kept and dropped documents: lengths, languages, domains, dates, opt-outs.
 
-Lengths are measured on texts, the largest part of a corpus; a large corpus is sampled.
+For lengths, the texts are read. They are most of a corpus, so a large corpus is sampled.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def sql_domain(host: str) -> str:
 
 @dataclass
 class Lengths:
-    """Lengths in characters of all texts and of dropped texts, in every `one_in`th row group."""
+    """Lengths of texts in characters, measured in every `one_in`th row group of the files."""
 
     JSON = ("one_in", "median=medians", "histogram")
     one_in: int
-    all: Histogram
-    gone: Histogram
+    all: Histogram  # of kept and dropped documents
+    gone: Histogram  # of dropped documents
     medians: Medians
 
     @property
@@ -156,7 +156,8 @@ def count_domains(store: Store) -> tuple[Counts, int]:
 
 
 def count_lengths(store: Store, most_bytes: int = MOST_BYTES) -> Lengths | None:
-    """Return text lengths, or None without texts. At most about `most_bytes` of text are read."""
+    """Return text lengths, or None if there are no texts. At most about `most_bytes` of text are
+    read."""
     tasks = store.tasks(FilesTask)
     done = sorted(store.map(f"{__name__}:group_sizes", tasks, Texts), key=lambda d: d[0].part)
     total = sum(sum(sizes.kept) + sum(sizes.gone) for _, sizes in done)
@@ -191,22 +192,23 @@ KINDS = ("kept", "gone")
 
 @dataclass(frozen=True)
 class Texts(Message):
-    """A number per row group (bytes) or per text (characters), of kept and rejected documents."""
+    """Sizes of kept and of rejected documents: the bytes of each row group (`group_sizes`), or the
+    characters of each text (`group_lengths`)."""
 
     kept: list[int]
     gone: list[int]
 
 
 def group_sizes(task: FilesTask) -> Texts:
-    """Return the bytes to read for the texts of each row group."""
+    """Return the number of bytes to read for the texts of each row group."""
     kept, gone = ([size for _, _, size in _row_groups(p)] for p in (task.kept, task.gone))
     return Texts(kept, gone)
 
 
 @dataclass(frozen=True)
 class LengthsTask(FilesTask):
-    """A task to measure the texts of every `one_in`th row group. `skip` holds the number of the
-    first one, for kept and for rejected documents."""
+    """A task to measure the texts of every `one_in`th row group in its files. `skip` is the number
+    of row groups before the first measured one, for [kept, rejected] documents."""
 
     skip: list[int]
     one_in: int
@@ -257,9 +259,13 @@ CANDIDATES = 40  # documents considered per language, to find EACH examples
 def lost(
     store: Store, steps: Sequence[str], judged: Mapping[str, Chosen] = MappingProxyType({})
 ) -> list[str]:
-    """Return a warning for each rule that drops more than half of a language's documents that reach
-    the rule's step, and a warning about languages without a profile. `steps` are labels in the
-    order of the run; `judged` maps a label to the profiles of its step."""
+    """Return warnings about rules that drop most documents of a language, and about languages
+    without limits of their own.
+
+    A rule gets a warning if it drops more than half of a language's documents that reach its step.
+    One more warning lists languages judged by the limits of English. `steps` are labels in the
+    order of the run; `judged` maps a step's label to its limits by language.
+    """
     if not steps:
         return []
     place = (
@@ -305,7 +311,8 @@ def lost(
 
 
 def replaced(store: Store) -> list[str]:
-    """Return a line on documents whose bytes are invalid in their encoding, if there are any."""
+    """Return one line on the documents with bytes that are invalid in their encoding, or no
+    line."""
     if "extract.replaced" not in store.names:
         return []
     each = """SELECT count(*) AS documents, sum("extract.replaced")::BIGINT AS characters
@@ -329,14 +336,14 @@ UNSURE = f"""SELECT id, coalesce(lang, '') AS lang, value AS score, alone
 
 @dataclass
 class Unsure:
-    """Dropped documents of one language, with language scores between LEAST and the threshold.
-    `alone` counts documents that break no other rule; `examples` are (id, score, text) of them."""
+    """Documents of one language that were dropped although their language score is at least
+    LEAST."""
 
     JSON = ("dropped", "alone")
     lang: str
     dropped: int
-    alone: int
-    examples: list[tuple[str, float, str]] = field(default_factory=list)
+    alone: int  # number of them that break no other rule
+    examples: list[tuple[str, float, str]] = field(default_factory=list)  # (id, score, text)
 
 
 def unsure_languages(store: Store) -> dict[str, Unsure]:
@@ -406,29 +413,27 @@ def sql_period(month: str, by_month: bool) -> str:
 
 @dataclass
 class Source:
-    """The freshness of a source, or of all sources if `name` is None. Days are strings such as
-    2024-05-18, `cutoff` is a month. `urls` counts distinct URLs, `versions` the documents beyond
-    the first of each URL."""
+    """The age of the documents of one source. Days are written as 2024-05-18."""
 
-    name: str | None
-    documents: int
-    dated: int
+    name: str | None  # None for all sources together
+    documents: int  # number of documents
+    dated: int  # number of documents with a date
     oldest: str | None
     median: str | None
     newest: str | None
-    cutoff: str | None
-    urls: int
-    versions: int
+    cutoff: str | None  # the newest month with many documents, such as 2024-05
+    urls: int  # number of distinct URLs
+    versions: int  # number of documents beyond the first of each URL
 
 
 @dataclass
 class OptOuts:
-    """Documents that the step opt_out dropped: `periods` are (month, year or `no date`; documents
-    read; documents dropped), `agents` maps an agent to documents by period. The agent is the name
-    in the rule of the opt-out, `*` for all agents, or the rule itself."""
+    """Documents that the step opt_out dropped. `periods` has (period, documents read, dropped); a
+    period is a month, a year or `no date`. A key of `agents` is a crawler's name in the opt-out,
+    `*` for all crawlers, or the rule's name for rules of other kinds."""
 
     periods: list[tuple[str, int, int]] = field(default_factory=list)
-    agents: dict[str, dict[str, int]] = field(default_factory=dict)
+    agents: dict[str, dict[str, int]] = field(default_factory=dict)  # agent -> {period: documents}
 
 
 # SQL for documents by source and day, and by source and URL. {docs} is a view of documents.
@@ -444,8 +449,9 @@ VERSIONS = """WITH pages AS (
 
 
 def by_source(db: Any, relation: str) -> list[Source]:
-    """Return the freshness of all documents, then of the largest sources; empty if no document has
-    a date and no URL has several versions. `relation` is SQL with columns date, source and url."""
+    """Return how recent all documents are, then the same for each of the largest sources. The list
+    is empty if no document has a date and no URL has several versions. `relation` is SQL for a
+    table with the columns date, source and url."""
     urls = VERSIONS.replace("{piece}", f"({URLS.format(docs=relation)})")
     for name, sql in (("days", DAYS.format(docs=relation)), ("versions", urls)):
         db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
@@ -559,20 +565,20 @@ def opt_outs(store: Store) -> OptOuts | None:
 
 @dataclass
 class Ages:
-    """Ages of dropped duplicates. `days` counts duplicates by how many days they are older than the
-    kept document (negative: newer), `undated` those with a missing date; `periods` are (month or
-    year, number kept, number dropped)."""
+    """Ages of dropped duplicates, compared with the document that is kept. `days` counts them by
+    how many days they are older (negative: newer). `periods` has (month or year, kept, dropped)."""
 
-    older: int = 0
+    older: int = 0  # number of duplicates
     same: int = 0
     newer: int = 0
-    undated: int = 0
+    undated: int = 0  # number of pairs without both dates
     periods: list[tuple[str, int, int]] = field(default_factory=list)
     days: Histogram | None = field(default=None, metadata=OPTIONAL)
 
 
 def ages_of(store: Store) -> Ages | None:
-    """Return the ages of duplicates of whole documents, or None if no document has a date."""
+    """Return the ages of dropped documents, or None if no document has a date. Dropped passages are
+    not considered."""
     if not store.has_decisions or "date" not in store.names:
         return None
     store.pieces({"months": MONTHS})

@@ -36,20 +36,19 @@ FETCH = 100_000
 
 @dataclass(frozen=True)
 class Pair:
-    """A dropped document (`id`, `text`) and the one that it duplicates (`partner`, `other`)."""
+    """A dropped document and the document that it duplicates."""
 
-    id: str
-    partner: str
+    id: str  # of the dropped document
+    partner: str  # id of the other document
     similarity: float
-    text: str
-    other: str
+    text: str  # of the dropped document
+    other: str  # text of the other document
 
 
 @dataclass
 class Method:
-    """The figures of one dedup method. `sizes` maps each bound of SIZES to the number of clusters
-    from this size to below the next bound. `members` counts whole documents, or passages if
-    `passages` is True; `dropped` counts the members that were removed."""
+    """Figures of one dedup method. `sizes` maps each bound of SIZES to the number of clusters that
+    have at least this many members and fewer than the next bound."""
 
     JSON = (
         "clusters", "members", "of", "dropped", "sizes", "largest", "unknown?",
@@ -57,11 +56,11 @@ class Method:
     )  # fmt: skip
     name: str
     clusters: int = 0
-    members: int = 0
-    passages: bool = False
+    members: int = 0  # whole documents, or passages if `passages` is True
+    passages: bool = False  # True if the method removes passages
     unknown: int | None = None  # dropped without a cluster: the earlier document is not recorded
     unknown_whole: int = 0  # whole documents among `unknown`
-    dropped: int = 0
+    dropped: int = 0  # members that were removed
     sizes: dict[int, int] = field(default_factory=dict)
     largest: list[tuple[int, str | None]] = field(default_factory=list)  # members, kept id
     similarity: Histogram | None = None
@@ -77,7 +76,7 @@ class Method:
 
 
 def gather(store: Store) -> dict[str, Method]:
-    """Return the figures of each method in decisions.parquet, by name."""
+    """Return {method: figures} for the dedup methods in decisions.parquet."""
     if not store.has_decisions:
         return {}
     # A member was dropped if it has a partner, or if no duplicate is kept.
@@ -164,20 +163,16 @@ ABOUT = ["url", "source", "date", "step"]
 
 
 class DiffPart(NamedTuple):
-    """Words of the kept and of the dropped duplicate; `equal` is True if they are the same."""
+    """A run of words in the kept (`stays`) and the dropped duplicate (`went`)."""
 
     stays: str
     went: str
-    equal: bool
+    equal: bool  # True if both have the same words
 
 
 @dataclass
 class Member:
-    """A document or a passage in a cluster.
-
-    `span` is the range of its bytes in the text that entered the step, None for a whole document.
-    `text` is None if the files of this run do not hold it. `difference` compares its text with the
-    kept member's."""
+    """A document or a passage in a cluster of duplicates."""
 
     JSON = (
         "id", "partner_id=partner", "partner_corpus=corpus", "similarity", "span", "url?",
@@ -185,17 +180,17 @@ class Member:
         "same_words=difference.equal?difference", "diff?difference",
     )  # fmt: skip
     id: str
-    gone: bool
-    partner: str | None = None
+    gone: bool  # True if it was dropped
+    partner: str | None = None  # id of the document that it duplicates
     corpus: str | None = None  # the earlier corpus that holds the partner
     similarity: float | None = None
-    span: tuple[int, int] | None = None
+    span: tuple[int, int] | None = None  # (start, end) of a passage in bytes
     url: str | None = None
     source: str | None = None
     date: str | None = None
     step: str | None = None
-    text: str | None = None
-    difference: Diff | None = None
+    text: str | None = None  # if the run's files hold it
+    difference: Diff | None = None  # from the kept member's text
 
     @property
     def diff(self) -> list[DiffPart]:
@@ -209,9 +204,8 @@ class Member:
 
 @dataclass
 class Cluster:
-    """A cluster of duplicates. `stays` is the kept member, None if the recipe keeps no member or if
-    the kept one is in an earlier corpus. `members` are dropped members, the least similar first.
-    `similarity` is (least, median, greatest)."""
+    """A cluster of duplicates. `stays` is the kept member, or None if the recipe keeps none or if
+    an earlier corpus holds it."""
 
     JSON = (
         "method", "cluster=number", "size", "gone", "of", "kept_id", "similarity", "stays",
@@ -223,9 +217,9 @@ class Cluster:
     kept_id: str | None
     passages: bool
     gone: int
-    similarity: tuple[float, float, float] | None
+    similarity: tuple[float, float, float] | None  # least, median, greatest
     stays: Member | None = None
-    members: list[Member] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)  # dropped, the least similar first
 
     @property
     def of(self) -> str:
@@ -234,19 +228,20 @@ class Cluster:
 
 @dataclass
 class ClusterList:
-    """The largest of `total` matching clusters. `unknown` counts those without a known partner."""
+    """The largest clusters that match a search."""
 
     JSON = ("total", "unknown", "clusters")
     clusters: list[Cluster]
-    total: int
-    unknown: dict[str, int]
+    total: int  # number of all matching clusters
+    unknown: dict[str, int]  # method -> duplicates without a recorded cluster
 
 
 def browse(out: Path, show: int, method: str | None, least: int, members: int) -> ClusterList:
     """Return the `show` largest clusters of OUT/decisions.parquet with at least `least` members.
 
-    `method` is a name in the decisions or a --method of dedup; `members` is how many members of
-    each cluster to show. Raises UsageError if OUT holds no decisions, or none of that method.
+    `method` is a method's name in the decisions, or a value of `llmcurate dedup --method`. At most
+    `members` members of each cluster are returned. Raises UsageError if OUT holds no decisions, or
+    none of that method.
     """
     with opened(out) as store:
         if store is None:

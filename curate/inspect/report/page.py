@@ -79,12 +79,12 @@ def gather(
     sizes: Sizes = Sizes(),
     judged: Mapping[str, Chosen] = MappingProxyType({}),
 ) -> Figures:
-    """Compute the figures from a finished run's corpus/, rejected/ and decisions.parquet in bounded
-    memory.
+    """Compute the figures of a finished run from its corpus/, rejected/ and decisions.parquet.
 
-    `by_date` is True if a dedup chose by date; the figures then include ages. `limits` maps rules
-    to limits. `threads`, `run` and `sizes` change how the work is divided, not the result. `steps`
-    are labels in the order of the run; `judged` holds the language profiles of steps.
+    `by_date` adds the ages of duplicates, for a dedup that chose by date. `limits` maps the names
+    of rules to their limits. `steps` are step labels in the order of the run. `judged` maps the
+    label of a step to the step's limits by language (language profiles). `threads`, `run` and
+    `sizes` change how the work is divided, not the result. Memory is bounded.
     """
     figures = Figures()
     with opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes) as store:
@@ -116,12 +116,11 @@ MUCH, MUCH_ALONE = 0.5, 0.05
 
 @dataclass(frozen=True)
 class Look:
-    """Something that looks wrong in a run. `anchor` is the section of the report that shows it;
-    `command` is a command that shows more."""
+    """Something that looks wrong in a run, as one line for the report."""
 
     line: str
-    anchor: str
-    command: str = ""
+    anchor: str  # section of the report that shows it
+    command: str = ""  # a command that shows more, or empty
 
 
 @dataclass(frozen=True)
@@ -219,7 +218,7 @@ class RunPage:
         return looks
 
     def notices(self) -> list[str]:
-        """Return the run's notices, those on skipped files last."""
+        """Return the run's notices, with those on skipped files at the end."""
         return sorted(self.record["notices"], key=lambda line: line.startswith("skipped "))
 
     def provenance(self) -> list[tuple[str, str]]:
@@ -236,7 +235,8 @@ class RunPage:
         return [(name, value) for name, value in pairs if value]
 
     def decision_notes(self) -> list[tuple[str, list[str], dict[str, int], list[Any]]]:
-        """Return (step, sentences, duplicates by earlier corpus, curves) of each dedup."""
+        """Return (step, sentences on its method, {earlier corpus: number of duplicates in it},
+        curves to draw) for each dedup that recorded any of these."""
         notes = []
         for stage in self.record["stages"]:
             decided = stage.get("decided") or {}
@@ -279,7 +279,8 @@ class RunPage:
 
 
 def bytes_a_token(record: dict[str, Any]) -> tuple[float, bool]:
-    """Return (bytes of text per token, True if measured on all text that this run encoded)."""
+    """Return the bytes of text per token, and True if they were measured on all text that this run
+    encoded. False means a sample or a rule of thumb."""
     products = record.get("products", ())
     for product in products:
         if product["makes"] == "shards" and product.get("tokens"):
@@ -301,7 +302,7 @@ def similarity_meaning(method: str) -> str:
 
 
 def size_range(size: int) -> str:
-    """Return the cluster sizes that a bound of SIZES stands for, as text."""
+    """Return the cluster sizes from the bound `size` up to the next bound in SIZES, as `5 to 9`."""
     larger = [s for s in SIZES if s > size]
     if not larger:
         return f"{size:,} or more"
@@ -313,7 +314,8 @@ def mix_of(content: Any) -> MixRecord:
 
 
 def largest_groups(mix: MixRecord) -> dict[int, int]:
-    """Return {position in the matrix of overlaps: documents} for the largest sources."""
+    """Return {row in the matrix of overlaps: number of documents} for the largest sources of a
+    mix."""
     assert mix.overlap is not None
     sizes = {row.name: row.documents for row in mix.rows}
     groups = mix.overlap.groups
@@ -324,8 +326,8 @@ def largest_groups(mix: MixRecord) -> dict[int, int]:
 def points(
     metrics: list[dict[str, Any]], key: str, held_out: bool = False
 ) -> list[tuple[float, float]]:
-    """Return (training step, value) of the figure `key` in the metrics; with `held_out`, in the
-    metrics on held-out documents."""
+    """Return (training step, value) pairs of the figure `key`. With `held_out`, return the values
+    measured on held-out documents instead of those measured in training."""
     inner = [line.get("held_out") or {} if held_out else line for line in metrics]
     return [
         (line["step"], figures[key])
@@ -335,8 +337,8 @@ def points(
 
 
 def expert_shares(loads: list[list[float]]) -> dict[tuple[str, str], float]:
-    """Return {(layer, expert): the expert's load divided by twice the mean of its layer}. Layers
-    and experts are counted from 1."""
+    """Return {(layer, expert): load of the expert / (2 * mean load in its layer)}, so 0.5 is an
+    even load, in the middle of a chart from 0 to 1. Layers and experts are counted from 1."""
     return {
         (str(layer), str(expert)): share * len(shares) / 2
         for layer, shares in enumerate(loads, start=1)
@@ -363,8 +365,8 @@ def begin_report(
     run: Run = run_here,
     sizes: Sizes = Sizes(),
 ) -> Callable[[], None]:
-    """Compute the report's figures. Return a function that writes the records into OUT, to be
-    called after the products are made. The parameters are those of `gather`."""
+    """Compute the report's figures and return a function that writes the report and the records.
+    Call that function after the products are made. The parameters are those of `gather`."""
     began = cpu_seconds()
     figures: Figures | None = Figures()
     notices: list[str] = []

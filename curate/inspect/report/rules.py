@@ -1,10 +1,11 @@
-"""Figures of a run's rules: documents that match each rule, first or alone, overlaps, examples.
+"""Figures of a run's rules: how many documents match each rule, match it first, match it alone, or
+match two rules; and examples.
 
 A step measures every document of its stage, including those that an earlier rule dropped, so the
-overlap of rules within a stage is exact. The limits of a step name the column that a rule compares.
-For a step without limits, the column of a rule is found from the data: it is the numeric column
-`step.*` that holds the rule's value in every matching document, if the values of all kept documents
-are on the other side of the threshold.
+overlap of rules within a stage is exact. A step's limits name the column that each rule compares
+with a threshold. For a step without limits, the column is guessed: it is a numeric column `step.*`
+that equals the rule's value in every matching document and is on the other side of the threshold in
+every kept document.
 """
 
 from __future__ import annotations
@@ -50,26 +51,24 @@ MOST_PAIRS = 300  # pairs of rules, in run.json
 
 @dataclass
 class Rule:
-    """Figures of a rule. It matches `marked` documents: `first` of them match no earlier rule,
-    `only` match no other rule. `above` is True if it matches values over its threshold (None: not
-    known). `language` is the language whose threshold is shown, if thresholds differ."""
+    """Figures of a rule: how many documents it matches, and how their values are distributed."""
 
     JSON = (
         "marked", "first", "only", "threshold?", "above?threshold", "language?", "least?",
         "most?least", "column?", "histogram?",
     )  # fmt: skip
     name: str
-    marked: int
-    first: int = 0
-    only: int = 0
-    least: float | None = None
-    most: float | None = None
+    marked: int  # matching documents
+    first: int = 0  # matching documents that no earlier rule matches
+    only: int = 0  # matching documents that no other rule matches
+    least: float | None = None  # of the values in matching documents
+    most: float | None = None  # of the values in matching documents
     threshold: float | None = None
-    above: bool | None = None
-    language: str | None = None
-    column: str | None = None
-    all: Histogram | None = None
-    own: Histogram | None = None
+    above: bool | None = None  # True if it matches values over the threshold, if known
+    language: str | None = None  # language of the threshold, if thresholds differ
+    column: str | None = None  # column whose values the rule compares
+    all: Histogram | None = None  # values of all documents
+    own: Histogram | None = None  # values of matching documents
 
     @property
     def step(self) -> str:
@@ -103,7 +102,7 @@ def gather(
     main_language: str | None = None,
 ) -> RuleFigures:
     """Compute the figures from the reasons of rejected documents and from numeric columns. `limits`
-    maps a rule to its limit. `main_language` selects the limit to show if limits differ."""
+    maps a rule to its limit. If a limit differs by language, that of `main_language` is shown."""
     store.pieces(
         {
             "marks": f"""SELECT name AS rule, count(*) AS n, min(value) AS least,
@@ -188,21 +187,22 @@ def _ranges(store: Store, figures: RuleFigures) -> dict[str, Range]:
 
 @dataclass(frozen=True)
 class RangesTask(FilesTask):
-    """A task to compute ranges of columns. `columns` maps names to True for whole numbers."""
+    """A task to compute the range of each column over a group of files."""
 
-    columns: dict[str, bool]
+    columns: dict[str, bool]  # name -> True for whole numbers
 
 
 @dataclass(frozen=True)
 class Spans(Message):
-    """[count, least, most, total] of each column's values, for kept and for rejected documents."""
+    """Ranges of columns as {column: [count, least, greatest, sum]}, for kept and rejected
+    documents."""
 
     kept: dict[str, list[int | float]]
     gone: dict[str, list[int | float]]
 
 
 def group_ranges(task: RangesTask) -> Spans:
-    """Return the ranges of the columns over the files of a group."""
+    """Return the range of each column over a group of files."""
 
     def of(paths: list[Path]) -> dict[str, list[int | float]]:
         spans = ranges(paths, task.columns, task.threads).items()
@@ -288,22 +288,22 @@ def _count(store: Store, drawn: dict[str, list[Histogram]], rules: dict[str, Rul
 
 @dataclass(frozen=True)
 class CountsTask(FilesTask):
-    """A task to count documents in bins with the given edges, by column and by rule."""
+    """A task to count documents in the bins of histograms."""
 
-    edges: dict[str, list[list[float]]]
-    rules: dict[str, list[float]]
+    edges: dict[str, list[list[float]]]  # column -> bin edges of each of its histograms
+    rules: dict[str, list[float]]  # rule -> bin edges
 
 
 @dataclass(frozen=True)
 class BinCounts(Message):
-    """The number of documents in each bin: all by column, those that match a rule by rule."""
+    """The number of documents in each bin of some histograms."""
 
-    columns: dict[str, list[list[int]]]
-    rules: dict[str, list[int]]
+    columns: dict[str, list[list[int]]]  # column -> counts of all documents, per histogram
+    rules: dict[str, list[int]]  # rule -> counts of the documents that it matches
 
 
 def group_counts(task: CountsTask) -> BinCounts:
-    """Count the documents of a group of files in bins."""
+    """Count the documents in each bin of the task's histograms, for a group of files."""
     bins = {n: [_bins(edges) for edges in each] for n, each in task.edges.items()}
     fill([*task.kept, *task.gone], bins, task.threads)
     own_histograms = {name: _bins(edges) for name, edges in task.rules.items()}
@@ -359,7 +359,7 @@ class Example:
 
 
 def gather_examples(store: Store, rules: dict[str, Rule]) -> dict[str, list[Example]]:
-    """Return examples by rule, preferably documents that were dropped first by this rule."""
+    """Return {rule: examples}, preferably documents that this rule was the first to match."""
     shown = list(rules.values())[:MOST_RULES]
     if not shown:
         return {}

@@ -1,9 +1,9 @@
 """The documents and decisions of a run as DuckDB views and files, and histograms of columns.
 
-Figures are computed per group of files and then merged: as the rows of a query (`Store.pieces`) or
-the results of a function (`Store.map`). The files of a small run are one group, which this process
-reads; a large run has a task per group. Merging does not depend on the order of results, so figures
-are the same for any number of groups and workers.
+Figures are computed per group of files and then merged, either by a query (`Store.pieces`) or by a
+function (`Store.map`). The files of a small run are one group, which this process reads; a large
+run has a task per group. Merging does not depend on the order of results, so figures are the same
+for any number of groups and workers.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ GROUPS_A_RANGE = 64  # groups that a task merges
 
 @dataclass(frozen=True)
 class Store:
-    """The documents and decisions of a run. `kept` and `gone` are the files of corpus/ and
-    rejected/. `db` has views: `kept` and `gone` hold ids, languages and origins, `gone` also the
-    reasons; `gone_rows` has all columns of rejected documents, and `decisions` is
-    decisions.parquet.
+    """The documents and dedup decisions of a run, as files and as views of a DuckDB database.
 
-    Files of more than `group_bytes` are read in groups of about this size, by one task per group.
-    Then only the view `decisions` exists. `run` executes the tasks; their results are in `folder`.
+    The views `kept` and `gone` hold ids, languages and origins of documents, `gone` also the
+    reasons; `gone_rows` has all columns of rejected documents, and `decisions` is
+    decisions.parquet. Files of more than `group_bytes` in all are divided into groups of about this
+    size. Each group is then read by a separate task, and this database has only the view
+    `decisions`.
     """
 
     db: Any
-    kept: list[Path]
-    gone: list[Path]
-    columns: dict[str, bool]  # numeric ones: name -> whole numbers
+    kept: list[Path]  # files of corpus/
+    gone: list[Path]  # files of rejected/
+    columns: dict[str, bool]  # numeric column -> True for whole numbers
     names: frozenset[str]  # all columns of documents
     has_decisions: bool
     threads: int = 1
-    decisions: Path | None = None  # decisions.parquet of a run, None for a HOME
-    run: Run = run_here
-    folder: Path = Path()
+    decisions: Path | None = None  # decisions.parquet of a run, None for a refresh HOME
+    run: Run = run_here  # executes tasks
+    folder: Path = Path()  # for the results of tasks
     group_bytes: int = KEY_MOST
 
     @property
@@ -77,12 +77,12 @@ class Store:
 
     @cached_property
     def groups(self) -> list[tuple[list[Path], list[Path]]]:
-        """The files in groups of partitions, as (files of corpus/, files of rejected/)."""
+        """Groups of files, each as (files of corpus/, files of rejected/)."""
         return _groups(self.kept, self.gone, self.group_bytes)
 
     def tasks(self, kind: Callable[..., K], *more: Any, decided: bool = False) -> list[K]:
-        """Return a task of class `kind` per group. `more` are further fields of the tasks;
-        `decided` is True if they read decisions."""
+        """Return one task of class `kind` per group of files. `more` are further fields of the
+        tasks; `decided` is True if they read the dedup decisions."""
         decisions = self.decisions if decided else None
         threads = self.threads if len(self.groups) == 1 else 1
         return [
@@ -91,7 +91,7 @@ class Store:
         ]
 
     def map(self, function: str, tasks: list[K], result: type[R]) -> Iterator[tuple[K, R]]:
-        """Run tasks by `module:function`; yield (task, result) in the order in which they end."""
+        """Run `function` (as `module:function`) on each task. Yield (task, result) as they end."""
         yield from (self.run if len(tasks) > 1 else run_here)(function, tasks, result)
 
     def pieces(
@@ -100,10 +100,11 @@ class Store:
         merged: dict[str, str] | None = None,
         decided: bool = False,
     ) -> None:
-        """Make a table for each query, from its rows over all groups of files. `merged` maps the
-        name of a query to a second query, which merges rows from several groups: it reads
-        `{piece}`, the first query's rows whose 64-bit column `key` lies in one range. The table
-        then has the second query's rows for all ranges. With `decided`, queries read decisions."""
+        """Make a table from each of the `queries` {table: SQL}, by running it on every group of
+        files. If the table has a second query in `merged`, that query combines the rows from all
+        groups. It reads these rows as the table `{piece}`, one range of the 64-bit column `key` at
+        a time. The results for all ranges become the table. With `decided`, the queries can read
+        the dedup decisions."""
         merged = merged or {}
         count = len(self.groups)
         if count == 1:
@@ -133,7 +134,7 @@ class Store:
             )
 
     def find(self, ids: Iterable[str], gone: bool = False) -> dict[str, Position]:
-        """Return the positions of documents by id, only of rejected ones if `gone` is True."""
+        """Return {id: position} of documents; with `gone`, look only among the rejected ones."""
         keys = sorted(set(ids))
         positions: dict[str, Position] = {}
         if keys:
@@ -171,18 +172,18 @@ def merged_path(folder: Path, name: str, number: int) -> Path:
 
 @dataclass(frozen=True)
 class FilesTask(Task):
-    """A task on a group of files. `folder` holds the task's database."""
+    """A task that reads one group of files: `kept` in corpus/, `gone` in rejected/."""
 
     kept: list[Path]
     gone: list[Path]
     decisions: Path | None
-    folder: Path
+    folder: Path  # for the task's database
     threads: int
 
 
 @contextmanager
 def of_group(task: FilesTask) -> Iterator[Store]:
-    """Open a store of the files in one group."""
+    """Open a store of the group of files in a task."""
     decisions = [task.decisions] if task.decisions else []
     with scratch_database(task.folder / f".spill-{task.part:05d}", task.threads) as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
@@ -191,9 +192,9 @@ def of_group(task: FilesTask) -> Iterator[Store]:
 
 @dataclass(frozen=True)
 class QueryTask(FilesTask):
-    """A task to write the rows of each of the `queries` to a file."""
+    """A task to run queries on a group of files and write the rows of each query to a file."""
 
-    queries: dict[str, str]
+    queries: dict[str, str]  # name of the table -> SQL
 
 
 def query_group(task: QueryTask) -> None:
@@ -209,7 +210,8 @@ def _copy(db: Any, sql: str, path: Path) -> None:
 
 @dataclass(frozen=True)
 class MergeTask(Task):
-    """A task to merge a query's results from all groups for the keys in one of `ranges` ranges."""
+    """A task to merge one query's rows from all groups of files. All keys are divided into `ranges`
+    equal ranges; the task merges the rows with keys in one range."""
 
     ranges: int
     name: str
@@ -219,7 +221,8 @@ class MergeTask(Task):
 
 
 def merge_pieces(task: MergeTask) -> None:
-    """Run the merging query over the rows of all groups whose keys lie in the task's range."""
+    """Run a task's merging query over those rows of all groups whose keys lie in the task's
+    range."""
     low, high = (KEY_MOST * n // task.ranges for n in (task.part, task.part + 1))
     files = paths_literal(task.pieces)
     piece = f"(SELECT * FROM read_parquet({files}) WHERE key BETWEEN {low} AND {high - 1})"
@@ -231,10 +234,10 @@ def merge_pieces(task: MergeTask) -> None:
 
 @dataclass(frozen=True)
 class FindTask(FilesTask):
-    """A task to find the documents with these ids, only rejected documents if `gone_only`."""
+    """A task to find the documents with the given ids, in a group of files."""
 
     ids: list[str]
-    gone_only: bool
+    gone_only: bool  # look only among rejected documents
 
 
 @dataclass(frozen=True)
@@ -255,7 +258,7 @@ def opened(
     run: Run = run_here,
     group_bytes: int = KEY_MOST,
 ) -> Iterator[Store | None]:
-    """Open a run's store; None if no stage wrote documents. `run`, `group_bytes`: see Store."""
+    """Open the store of the run in OUT, or yield None if the run wrote no documents."""
     threads = min(threads, THREADS)
     corpus = corpus_of(out)
     if not corpus.kept or not corpus.gone:
@@ -309,8 +312,8 @@ def _store(
 
 
 def _decisions(db: Any, files: Corpus) -> str:
-    """Return SQL that selects the decisions of a run, or of all runs of a refresh HOME. Each run
-    numbers its clusters from 0; in a HOME the numbers are raised, so that no two runs share one."""
+    """Return SQL that selects the dedup decisions of a run, or of all runs in the folder of
+    refreshes (HOME). For a HOME, cluster numbers are shifted so that no two runs share one."""
     selects, before = [], 0
     for path in files.decisions:
         # Only runs against earlier corpora have the column.
@@ -328,7 +331,7 @@ def _decisions(db: Any, files: Corpus) -> str:
 
 
 def find_rows(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> dict[str, Position]:
-    """Return the positions of the documents with these ids, reading the ids of all files once."""
+    """Return {id: position} of documents, from the id column of every file."""
     keys = pa.array(sorted(set(ids)), pa.string())
 
     def of(path: Path) -> dict[str, Position]:
@@ -352,7 +355,7 @@ def find_rows(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> di
 def read_rows(
     positions: Iterable[Position], columns: list[str], most_chars: int
 ) -> dict[Position, dict[str, Any]]:
-    """Return the rows at these positions, with strings cut to `most_chars` characters."""
+    """Return {position: {column: value}}, with strings cut to `most_chars` characters."""
     by_file: dict[str, set[int]] = {}
     for path, row in positions:
         by_file.setdefault(path, set()).add(row)
@@ -403,11 +406,11 @@ class Range:
 
 @dataclass
 class Histogram:
-    """The number of documents per bin. `marked` counts those that match a rule or were dropped."""
+    """Document counts per bin. `marked` counts the documents that match a rule or were dropped."""
 
     JSON = ("scale", "edges", "counts", "open?", "marked?")
     edges: np.ndarray
-    scale: str
+    scale: str  # linear or log
     open: bool = False  # the last bin holds larger values too
     counts: np.ndarray = field(init=False)
     marked: np.ndarray | None = field(init=False, default=None)
@@ -416,7 +419,8 @@ class Histogram:
         self.counts = np.zeros(len(self.edges) - 1, np.int64)
 
     def add(self, values: np.ndarray) -> None:
-        """Count finite values, float64[n]. The outermost bins also count values beyond them."""
+        """Count finite values, float64[n]. The first and last bins also count values outside
+        them."""
         if len(values):
             at = np.searchsorted(self.edges, values, "right") - 1
             self.counts += np.bincount(
@@ -424,14 +428,14 @@ class Histogram:
             )
 
     def marking(self, part: Histogram) -> Histogram:
-        """Return this histogram with the counts of `part` as `marked`."""
+        """Return a copy of this histogram that has the counts of `part` in its field `marked`."""
         both = Histogram(self.edges, self.scale, self.open)
         both.counts, both.marked = self.counts, part.counts
         return both
 
 
 def edges_of(span: Range, thresholds: Iterable[float] = ()) -> Histogram:
-    """Return an empty histogram that spans a column's values and the thresholds drawn with them."""
+    """Return an empty histogram for a column's values and the `thresholds` to draw in it."""
     limits = [t for t in thresholds if math.isfinite(t)]
     low, high = min([span.least, *limits]), max([span.most, *limits])
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -480,7 +484,7 @@ def finite(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 
 def columns_of(paths: Iterable[Path], names: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """Yield batches of each file, with the named columns except those that the file lacks."""
+    """Yield batches of each file with those of the named columns that the file has."""
     chosen = list(names)
     for path in paths:
         with DocumentsFile(path) as file:
@@ -506,7 +510,7 @@ def ranges(paths: Sequence[Path], columns: dict[str, bool], threads: int = 1) ->
 
 
 def fill(paths: Sequence[Path], bins: dict[str, list[Histogram]], threads: int = 1) -> None:
-    """Add the values in the files to the counts of each column's histograms."""
+    """Count the values of each column in all files, in the column's histograms `bins`."""
 
     def of(path: Path) -> dict[str, list[Histogram]]:
         filled = {n: [Histogram(h.edges, h.scale) for h in own] for n, own in bins.items()}

@@ -23,8 +23,8 @@ from llmcurate.base.errors import UsageError
 
 
 def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) -> Outcome:
-    """Run the recipe of a run with other settings, into `out` or in place. Raises UsageError if the
-    run's stages are missing or its input has changed."""
+    """Run a run's recipe again with the settings `sets`, into `out` or in the run's own folder.
+    Raises UsageError if the run's stages are missing or its input has changed."""
     question = ask(run, sets)
     if not question.changes:
         raise UsageError(
@@ -51,7 +51,7 @@ def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) 
 
 
 def check_unchanged(inputs: InputPlan) -> None:
-    """Raise UsageError if a file is not the same as when the run read it."""
+    """Raise UsageError if an input file has changed since the run read it."""
     for file in inputs.files:
         try:
             files = find_files([file.path]).files

@@ -1,7 +1,8 @@
 """The answer of `whatif`: what is kept with old and new settings, by rule, threshold and language.
 
-Bytes are those of stored texts. The text of a dropped document still holds what later steps would
-have cut. Tokens are estimated from bytes, by the ratio of the run if it encoded shards.
+Bytes are those of the stored texts. Later steps might shorten the text of a dropped document, so
+its bytes are an upper bound. Tokens are estimated from bytes, with the run's own ratio if the run
+encoded token shards.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class Amount:
 
 @dataclass(frozen=True)
 class Amounts:
-    """Makes an `Amount` from documents and bytes, with a fixed ratio of bytes per token."""
+    """A function that makes an `Amount` from documents and bytes."""
 
-    ratio: float
+    ratio: float  # bytes per token
 
     def __call__(self, documents: float, size: float) -> Amount:
         return Amount(int(documents), int(size), round(int(size) / self.ratio))
@@ -42,7 +43,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Point:
-    """The documents kept if a rule has this threshold, and all other rules their new settings."""
+    """The documents kept if one rule has this threshold and all other rules their new settings."""
 
     JSON = (
         "threshold", "kept.documents", "kept.bytes", "kept.tokens",
@@ -50,47 +51,44 @@ class Point:
     )  # fmt: skip
     threshold: float
     kept: Amount
-    unmeasured: Amount
+    unmeasured: Amount  # pass all known rules, but other rules are not known
 
 
 @dataclass(frozen=True)
 class RuleFigures:
-    """Figures of a rule. `marks` counts documents that fail the rule, `alone` those that fail only
-    this rule. `rule` is None if stored scores do not decide it."""
+    """Figures of a rule, with the new settings."""
 
     JSON = (
         "marks", "alone", "rule.setting?rule", "rule.column?rule", "was=rule.was.threshold?rule",
         "now=rule.now.threshold?rule", "rule.now.above?rule", "curve?rule",
     )  # fmt: skip
     name: str
-    marks: int
-    alone: Amount
-    rule: Rule | None
-    curve: list[Point] = field(default_factory=list)
-    scale: str = "linear"
+    marks: int  # number of documents that fail the rule
+    alone: Amount  # documents that fail only this rule
+    rule: Rule | None  # None if stored scores do not decide it
+    curve: list[Point] = field(default_factory=list)  # what other thresholds would keep
+    scale: str = "linear"  # of the thresholds: linear or log
 
 
 @dataclass(frozen=True)
 class Language:
-    """Documents of a language kept with the old and with the new settings, and unmeasured ones."""
+    """Amounts of documents of one language: kept with old settings, with new, and undecided."""
 
-    before: Amount
-    after: Amount
-    unmeasured: Amount
+    before: Amount  # kept with the old settings
+    after: Amount  # kept with the new settings
+    unmeasured: Amount  # not decided with the new settings
 
 
 class Estimate(NamedTuple):
-    """The documents kept with the new settings, with a 95 % interval. `measured` is how many of the
-    `measured_of` documents without a stored outcome were measured. `unmeasured` documents pass the
-    known rules, but were not drawn or cannot be decided without a run."""
+    """The documents kept with the new settings, with a 95 % interval."""
 
     estimate: Amount
-    low: Amount
-    high: Amount
+    low: Amount  # lower end of the interval
+    high: Amount  # upper end of the interval
     exact: bool
-    measured: int
-    measured_of: int
-    unmeasured: Amount
+    measured: int  # number of documents that were run again
+    measured_of: int  # number of documents whose outcome the run did not store
+    unmeasured: Amount  # pass the known rules; others are not known without a run
 
 
 class Changed(NamedTuple):
@@ -100,8 +98,7 @@ class Changed(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """All figures. `lost` documents are kept only with old settings, `gained` only with new
-    ones."""
+    """The documents that a run would have kept with other settings, and why."""
 
     JSON = (
         "question.out", "changes", "documents", "before", "after", "gained", "lost",
@@ -109,17 +106,17 @@ class Answer:
         "languages", "resolved", "measured_again", "notes",
     )  # fmt: skip
     question: Question
-    ratio: float
-    measured_ratio: bool
-    documents: int
-    before: Amount
-    after: Estimate
-    gained: Amount
-    lost: Amount
+    ratio: float  # bytes per token
+    measured_ratio: bool  # True if the run encoded its text
+    documents: int  # number of all documents
+    before: Amount  # kept with the old settings
+    after: Estimate  # kept with the new settings
+    gained: Amount  # kept only with the new settings
+    lost: Amount  # kept only with the old settings
     rules: list[RuleFigures]
-    overlap: dict[tuple[str, str], int]
+    overlap: dict[tuple[str, str], int]  # two rules -> documents that fail both
     languages: dict[str, Language]
-    resolved: list[DedupChange]
+    resolved: list[DedupChange]  # changes at each dedup step
     notes: list[str]
 
     @property
@@ -144,8 +141,8 @@ class Answer:
 
 
 def answer(out: Path, sets: tuple[str, ...] = (), most: int = 0, quiet: bool = False) -> Answer:
-    """Return what the run in OUT would have kept with the settings `sets`. `most` is the number of
-    documents to measure; 0 means as many as the time allows."""
+    """Return what the run in OUT would have kept with the settings `sets`. At most `most` documents
+    are run again to find out; 0 means as many as the time allows."""
     question = ask(out, sets)
     scores = read(question.corpus, question.columns)
     size = scores.bytes.copy()  # of the stored texts, before `measure` changes it
@@ -235,9 +232,9 @@ def _thresholds(
 
 
 def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) -> list[np.ndarray]:
-    """Return four arrays, each with a number for every threshold of the rule in `points`: the
-    documents that pass all rules at this threshold, their bytes, the unmeasured documents that pass
-    all known rules, and their bytes."""
+    """Count documents as if each value in `points` were the rule's threshold. Return four arrays
+    with one value per threshold: number and bytes of the documents that pass all rules, then number
+    and bytes of those that some rules have not judged and that pass all others."""
     scores, limit = now.scores, rule.now
     column, fails, end = scores.columns[rule.column()], now.fails.get(rule.name), len(points)
     # searchsorted then gives the first threshold at which a value is on the other side.

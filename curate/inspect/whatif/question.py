@@ -20,12 +20,12 @@ READER = -1  # the position of the reader and the engine: before all steps
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that compares a stored column with a limit: `was` is the old one, `now` the new."""
+    """A rule that compares a stored column with a threshold, before and after the change."""
 
     step: str
     at: int  # the position of the step among the document steps
-    was: Limit
-    now: Limit
+    was: Limit  # old
+    now: Limit  # new
 
     @property
     def name(self) -> str:
@@ -37,32 +37,32 @@ class Rule:
 
     @property
     def setting(self) -> str:
-        """Name for `--set` of the rule's threshold; empty if the threshold is fixed."""
+        """Name of the rule's threshold for `--set`, or empty if the threshold is fixed."""
         return f"{self.step}.{self.now.setting}" if self.now.setting else ""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A run and other settings for it.
+    """A finished run (`corpus`, recipe `was`) and changed settings (`sets`, recipe `now`) for it.
 
-    `steps` are the labels of the document steps. For each step, `stage` is the number of its stage,
-    `edits` is True if it may change texts, and `resolves` is True if it decides over the whole
-    corpus. If stored scores do not show the effect of a setting, `undecidable` maps the setting to
-    (step number, reason)."""
+    Lists with one entry per document step are `steps` (its label), `stage` (its stage's number),
+    `edits` (True if it may change texts) and `resolves` (True if it decides over the whole corpus).
+    A setting whose effect the stored scores do not show is a key of `undecidable`.
+    """
 
     corpus: Corpus
     sets: tuple[str, ...]
     folders: list[str]  # of the stages
-    bytes_a_token: tuple[float, bool]  # and True if this ratio was measured
+    bytes_a_token: tuple[float, bool]  # (ratio, True if it was measured)
     was: Recipe
     now: Recipe
-    steps: list[str]
-    stage: list[int]
-    edits: list[bool]
-    resolves: list[bool]
+    steps: list[str]  # labels
+    stage: list[int]  # number of the step's stage
+    edits: list[bool]  # True if the step may change texts
+    resolves: list[bool]  # True if the step decides over the whole corpus
     rules: list[Rule]
-    changes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    undecidable: dict[str, tuple[int, str]] = field(default_factory=dict)
+    changes: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # setting -> (old, new)
+    undecidable: dict[str, tuple[int, str]] = field(default_factory=dict)  # (step number, reason)
 
     @property
     def out(self) -> Path:
@@ -79,7 +79,7 @@ class Question:
 
 
 def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
-    """Return the question for a run and `--set` values. Raises UsageError if it is not valid."""
+    """Return the question for a run and `--set` values. Raises UsageError if one is not valid."""
     corpus = corpus_of(out)
     recipe = corpus.run / "recipe.yaml"
     if not recipe.exists() or not (corpus.run / "run.json").exists():

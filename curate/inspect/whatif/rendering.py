@@ -143,13 +143,13 @@ def _is_changed(figures: RuleFigures) -> bool:
 
 
 def by_effect(rules: Iterable[RuleFigures]) -> list[RuleFigures]:
-    """Sort rules: changed ones first, then by the number of documents that fail only this rule,
-    then by the number that fail it."""
+    """Sort rules: first those that the new settings change; then by the number of documents that
+    fail only this rule; then by the number of all documents that fail it."""
     return sorted(rules, key=lambda r: (not _is_changed(r), -r.alone.documents, -r.marks, r.name))
 
 
 def touched(answer: Answer) -> dict[str, Language]:
-    """Return the languages with a document that is kept now, was kept before or may be kept."""
+    """Return the languages with any document that was kept before, is kept now or may be kept."""
     return {
         label: of
         for label, of in answer.languages.items()

@@ -1,14 +1,14 @@
-"""Measure the documents for which a run's scores do not show what new settings would do.
+"""Run steps again on the documents for which a run's scores do not show what new settings would do.
 
-A document that a changed rule no longer drops was never seen by some of the later steps. OUT holds
-its text as it entered the step that dropped it, so this step and the later ones are run on this
-text. A dedup step decides again on the run's sketches, without those of documents that no longer
-reach it, and with those of documents that reach it only now. If this drops a kept document
-(*displaced* by a new document) or keeps a dropped one (*returned*, since no duplicate is kept now),
-the document goes through the later steps in the same way.
+If a changed rule no longer drops a document, some later steps have never seen the document. OUT
+holds the document's text as it entered the step with this rule, so this step and all later steps
+are run on that text. A dedup step decides again on the run's sketches: the sketches of documents
+that no longer reach the dedup are removed, those of documents that reach it only now are added. As
+a result, the dedup may drop a document that was kept (*displaced*) or keep one that was dropped
+(*returned*). Such a document goes through the later steps in the same way.
 
-If measuring all these documents would take more than `SECONDS`, a seeded sample is measured, and
-the answer is an estimate with a 95 % interval. Wilson's intervals (for a finite population) of the
+If all this would take longer than `SECONDS`, a seeded sample of the documents is measured, and the
+answer is an estimate with a 95 % interval. Wilson's intervals (for a finite population) of the
 share gained and of the share lost are combined as Newcombe (1998) combines two shares.
 """
 
@@ -58,42 +58,39 @@ Z = 1.959964  # for 95 %
 
 
 class Unknown(Exception):
-    """Raised if the run stored too little to measure something; the message has the reason."""
+    """Raised if the run stored too little to measure something; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class DedupChange:
-    """Changes at a dedup, in numbers of documents. `admitted` documents reach the dedup only now,
-    `dropped` counts those of them that it drops, and `gone` documents no longer reach it.
-    `displaced` documents were kept and are now dropped, `returned` were dropped and are now
-    kept."""
+    """The effect of new settings on a dedup step, in numbers of documents."""
 
     JSON = ("step", "admitted", "dropped", "gone", "displaced", "returned")
     step: str
-    admitted: int
-    dropped: int
-    gone: int
-    displaced: int
-    returned: int
+    admitted: int  # reach the dedup only now
+    dropped: int  # of those admitted, dropped by the dedup
+    gone: int  # no longer reach the dedup
+    displaced: int  # were kept and are now dropped
+    returned: int  # were dropped and are now kept
 
 
 @dataclass
 class Measured:
-    """The result of measuring. `documents` is how many of the `of` documents with unknown outcome
-    were measured. `weights` is float64[rows]: how many documents a measured one represents.
-    `strata` are (documents, measured) per stratum of the sample; `stratum` is int[rows], the number
-    of a document's stratum or -1. `before` is bool[rows]: True if the document counts as kept when
-    not drawn. `shift` is added to the estimate; `more` and `fewer` widen the interval."""
+    """The documents that were run again: all whose result was unknown, or samples of these.
 
-    weights: np.ndarray
-    stratum: np.ndarray
-    before: np.ndarray
-    strata: list[tuple[int, int]] = field(default_factory=list)
-    documents: int = 0
-    of: int = 0
-    shift: float = 0.0
-    more: float = 0.0
-    fewer: float = 0.0
+    The arrays have one entry per document of the original run. Each step at which documents begin
+    to be run again has a sample of its own (a stratum).
+    """
+
+    weights: np.ndarray  # float64[rows]: number of documents for which a document stands
+    stratum: np.ndarray  # int[rows]: index into `strata`, -1 if not sampled
+    before: np.ndarray  # bool[rows]: kept according to the stored scores
+    strata: list[tuple[int, int]] = field(default_factory=list)  # (documents, drawn)
+    documents: int = 0  # number of documents that were run again
+    of: int = 0  # number of documents whose result was unknown
+    shift: float = 0.0  # added to the estimate
+    more: float = 0.0  # added to the upper end of the interval
+    fewer: float = 0.0  # subtracted from the lower end of the interval
     dedup_changes: list[DedupChange] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -102,8 +99,8 @@ class Measured:
         return self.documents == self.of and not self.more and not self.fewer
 
     def interval(self, kept: np.ndarray, size: np.ndarray) -> tuple[list[float], list[float]]:
-        """Return (documents, bytes) that are kept, each as [estimate, low, high]. `kept` is
-        bool[rows], `size` the bytes of each text."""
+        """Return (number of documents kept, their bytes), each as [estimate, low, high]. `kept` is
+        bool[rows], and `size` is the bytes of each text."""
         change = (self.weights - 1) * (kept.astype(np.int8) - self.before)
         documents = kept.sum() + change.sum() + self.shift
         low = high = 0.0
@@ -125,8 +122,8 @@ class Measured:
 
 
 def wilson(events: int, drawn: int, of: int) -> tuple[float, float, float]:
-    """Return (share, low, high): Wilson's 95 % interval of a share. `drawn` of `of` documents were
-    drawn; the sample has `events` documents that count for the share."""
+    """Return (share, low, high) with Wilson's 95 % interval. The share is `events` / `drawn`, in a
+    sample of `drawn` documents from a population of `of`."""
     share = min(1.0, events / drawn)
     z = Z * math.sqrt((of - drawn) / (of - 1)) if of > drawn else 0.0
     middle = (share + z * z / (2 * drawn)) / (1 + z * z / drawn)
@@ -137,18 +134,19 @@ def wilson(events: int, drawn: int, of: int) -> tuple[float, float, float]:
 def measure(
     question: Question, decider: Decider, now: Verdicts, most: int = 0, quiet: bool = False
 ) -> Measured:
-    """Measure the documents that the verdicts `now` do not decide, and complete the verdicts.
-    `most` is the number of documents to measure; 0 means as many as `SECONDS` allow."""
+    """Run steps again on documents whose verdicts in `now` are incomplete, and enter the results in
+    `now`. Of the documents that must be run again from a step on, at most `most` are drawn; 0 means
+    as many as `SECONDS` allow."""
     walk = _Walk(question, decider, now, most, quiet)
     walk.go()
     return walk.found
 
 
 class _Walk:
-    """The steps from the first change on, run over the documents whose outcome may change.
+    """A pass through the steps from the first changed one, on documents whose outcome may change.
 
-    `place` is int[rows]: the number of the step that drops a document now, as far as is known, or
-    the number of steps for a kept document. `docs` has the documents to run on and their rows.
+    `place` is int[rows]: the number of the step that now drops the document, as far as is known, or
+    the number of steps if it is kept. `docs` is a table of the documents now being run.
     """
 
     def __init__(
@@ -318,8 +316,9 @@ class _Walk:
         return docs.split()[0]
 
     def _run_changed(self, at: int, step: Step) -> None:
-        """Run a step with new settings that stored scores cannot decide, on all documents that
-        reach it. Documents with the same outcome and text keep the verdicts of later steps."""
+        """Run a step whose settings changed on all documents that reach it, or a sample of these,
+        because stored scores do not show the effect. If its verdict on a document is that of the
+        original run and the text is not edited, its stored verdicts of later steps are kept."""
         if step.name == "extract":
             raise Unknown("a run does not store pages")
         if self.docs is not None:
@@ -339,9 +338,9 @@ class _Walk:
         )
 
     def _check_cut_texts(self, at: int, step: Step, table: pa.Table) -> None:
-        """Handle documents whose texts are known only as cut by later steps. If the step with its
-        old settings decides on the cut text as it did on the whole text, its new verdict counts;
-        otherwise the document is doubtful."""
+        """Mark documents for which this step got a text that later steps of the original run had
+        cut. If the step edits texts, all are `open` (undecided). If it only measures, a document is
+        `doubtful` if the old settings decide otherwise on the cut text than in the run."""
         table = table.filter(pc.is_in(table[NUMBER], pa.array(self.stored.cut)))
         rows = table[NUMBER].to_numpy()
         if not step.only_measures:
@@ -416,8 +415,9 @@ class _Walk:
         self.found.dedup_changes.append(DedupChange(step.label, *sums))
 
     def _correct_pairs(self, decisions: pa.Table, fresh: np.ndarray, weight: float) -> None:
-        """Correct for pairs of new duplicates: a sample with the share s of the documents has only
-        the share s² of the pairs. The interval is the score interval of a Poisson count."""
+        """Correct the estimate for duplicates among the new documents. A sample with the share s of
+        the documents holds only the share s² of their pairs. The correction's interval is that of a
+        score test, for a number of pairs with a Poisson distribution."""
         rows, cluster = decisions["n"].to_numpy(), decisions["cluster"].fill_null(-1).to_numpy()
         if weight == 1 or not len(rows):
             return
@@ -474,7 +474,7 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
 
 
 def _drops(decisions: pa.Table) -> defaultdict[int, list[tuple[Any, Any]]]:
-    """Return {row: dropped (start, end) of its text}; (None, None) means the whole text."""
+    """Return {row: [(start, end) of each dropped passage]}; (None, None) is the whole document."""
     drops: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
     table = decisions.filter(decisions["drop"])
     columns = (table[name].to_pylist() for name in ("n", "span_start", "span_end"))
@@ -491,8 +491,11 @@ def _sketched(step: CorpusStep, docs: pa.Table) -> pa.Table:
 def _affected(
     column: str, sketches: pa.Table, new: pa.Table | None, old: pa.Table, gone: np.ndarray
 ) -> np.ndarray:
-    """Return bool[rows], True for documents in clusters that lose a member, and in clusters that a
-    new document may join because it shares a value with a member."""
+    """Return bool[rows]: True for documents that the dedup must decide on again.
+
+    These are the documents of clusters that lose a member, and of clusters in which a document has
+    the same value of `column` as a new document.
+    """
     affected = gone.copy()
     if new is not None and column:
         new_keys, old_keys = (_words(table[column]) for table in (new, sketches))
@@ -532,7 +535,7 @@ def _resolved(step: CorpusStep, sketches: pa.Table, folder: Path) -> pa.Table:
 
 
 class _Stored:
-    """The stored documents, sketches and decisions of a run, with the row numbers of the scores."""
+    """A run's documents (numbered as in the arrays of `Scores`), sketches and decisions."""
 
     def __init__(self, question: Question, now: Verdicts) -> None:
         self.question, self.scores = question, now.scores
@@ -549,7 +552,7 @@ class _Stored:
 
     @cached_property
     def arrival(self) -> np.ndarray:
-        """int64[rows]: position of each document in the order of the input."""
+        """int64[rows]: sort key that puts documents in the order of the input."""
         folders = self.folders
         places = np.zeros(len(self.ids), np.int64)
         for part in self.parts:
@@ -567,9 +570,10 @@ class _Stored:
         return pc.fill_null(pc.index_in(ids, value_set=self.ids), -1).to_numpy().astype(np.int64)
 
     def read(self, rows: np.ndarray, at: int) -> pa.Table:
-        """Return documents as they enter a step, with the number of their row. A text that a later
-        step changed is read from the stage before. If the text is not there, the stored text is
-        returned, and the number of the row is added to `cut`."""
+        """Return the documents `rows` as they enter step number `at`, with a column of row numbers.
+        A text that this or a later step edited is restored from the stage's input. It stays the
+        final text if that fails, or if step `at` only measures; the document's row is then in
+        `self.cut`."""
         places = self.scores.at[rows]
         tables = []
         for path, start, end in zip(self.paths, *zip(*pairwise(self.starts), strict=True),
@@ -599,8 +603,9 @@ class _Stored:
     def _restored(
         self, table: pa.Table, places: np.ndarray, at: int
     ) -> tuple[pa.Table, np.ndarray]:
-        """Return the table with the texts at `places` as they entered a step, and the places not
-        found. A text is accepted if the recorded edits turn it into the stored text."""
+        """Replace the texts at `places` in the table by the texts that entered a step. Return the
+        table and the places for which no such text was found. A text is accepted only if the
+        recorded edits turn it into the stored text."""
         texts, rows = table["text"].to_pylist(), table.take(pa.array(places)).to_pylist()
         wanted = {row["id"]: (int(place), row) for place, row in zip(places, rows, strict=True)}
         later, found = set(self.question.steps[at:]), set()

@@ -4,12 +4,11 @@ verdicts: which documents the rules keep with other thresholds, and which were n
 Only the columns that rules compare are read, and only the lengths of texts. The lengths are cached
 in the run's folder, since reading texts takes longer than everything else.
 
-A step measures every document of its stage, so a stored column and a threshold decide a rule for
-all of them. For a rejected document, scores are known only up to the end of its stage, because
-later stages never saw the document. Within the stage, they are known only up to the first step that
-edits texts, because edits skip dropped documents and later steps measured the uncut text. Matches
-of later steps do not count. A document that passes all known rules, while other rules are not
-known, is *unmeasured*.
+A step measures every document of its stage (one pass over the documents). So its stored scores show
+which of these documents pass a rule with another threshold. A dropped document has no scores from
+later stages. After the drop, steps that edit texts skip the document, so scores from steps after
+such a step do not count: they are of an unedited text. A document is *unmeasured* if no known
+verdict of a rule drops it, but some verdicts of rules are not known.
 """
 
 from __future__ import annotations
@@ -45,34 +44,30 @@ SIZES, HOME_SIZES = Path("stages", "text-sizes"), Path("runs", ".text-sizes")
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of all documents of a run.
+    """The scores of all documents of a run; arrays have one row per document, kept documents first.
 
-    `kept` rows are in corpus/. `at` is int64[rows], the row's number over all files. `forgotten`
-    counts rejected documents that have no row, because their reasons were forgotten with their
-    texts. `columns` maps a name to float64[rows], NaN if not measured; `integers` names the columns
-    of whole numbers. `lang` is int[rows], an index into `langs`, -1 for no language. `bytes` is
-    int64[rows], the length of texts. `primary` is int[rows], an index into `rules` for the first
-    reason, -1 for kept documents. `marks` maps a rule to the rows that match it: int64[matches].
+    `forgotten` counts rejected documents without a row, whose reasons and texts were deleted.
+    `primary` is the first rule that a document matches, as an index into `rules`.
     """
 
-    kept: int
-    at: np.ndarray
+    kept: int  # number of documents in corpus/
+    at: np.ndarray  # int64[rows]: number of the row over all files
     forgotten: int
-    columns: dict[str, np.ndarray]
-    integers: frozenset[str]
+    columns: dict[str, np.ndarray]  # name -> float64[rows], NaN if not measured
+    integers: frozenset[str]  # columns of whole numbers
     langs: list[str]
-    lang: np.ndarray
-    bytes: np.ndarray
+    lang: np.ndarray  # int[rows]: index into `langs`, -1 for no language
+    bytes: np.ndarray  # int64[rows]: length of the text
     rules: list[str]
-    primary: np.ndarray
-    marks: dict[str, np.ndarray]
+    primary: np.ndarray  # int[rows], -1 if kept
+    marks: dict[str, np.ndarray]  # rule -> rows that match it, int64[matches]
 
     def __len__(self) -> int:
         return len(self.bytes)
 
 
 def read(corpus: Corpus, columns: Iterable[str]) -> Scores:
-    """Read the named columns of a finished run. Raises UsageError if OUT has no documents."""
+    """Read the named columns of a finished run. Raises UsageError if that is not possible."""
     out, kept_files, gone_files = corpus.out, corpus.kept, corpus.gone
     if not kept_files or not gone_files:
         raise UsageError(f"{out} holds no corpus/ and rejected/ of a run: give the OUT of a run")
@@ -210,13 +205,12 @@ def _reasons(
 
 @dataclass
 class Verdicts:
-    """The verdicts of rules. `fails` maps a rule to bool[rows]; `number` is int16[rows], how many
-    rules a document fails; `whole` is bool[rows], True if the verdict of every step is known."""
+    """The decisions of the rules on each document, as far as they are known."""
 
     scores: Scores
-    fails: dict[str, np.ndarray]
-    number: np.ndarray
-    whole: np.ndarray
+    fails: dict[str, np.ndarray]  # rule -> bool[rows]: True if the document fails it
+    number: np.ndarray  # int16[rows]: number of rules that the document fails
+    whole: np.ndarray  # bool[rows]: True if the verdict of every step is known
 
     @property
     def kept(self) -> np.ndarray:
@@ -225,13 +219,13 @@ class Verdicts:
 
     @property
     def unmeasured(self) -> np.ndarray:
-        """bool[rows]: True if a document passes all known rules and other rules are not known."""
+        """bool[rows]: True if no known verdict drops a document, but some verdicts are unknown."""
         mask: np.ndarray = (self.number == 0) & ~self.whole
         return mask
 
 
 class Decider:
-    """The decisions on all documents for any thresholds, made from the stored scores."""
+    """Decides from the stored scores which documents the rules keep with other thresholds."""
 
     def __init__(self, question: Question, scores: Scores) -> None:
         self.question, self.scores = question, scores
@@ -251,8 +245,10 @@ class Decider:
         self.trusted = self._trusted()
 
     def _known_to(self) -> None:
-        """Set for each document `until` (the last step whose verdict counts), `seen` (the last step
-        that saw the document) and `whole` (True if the verdict of every step is known)."""
+        """Set arrays with an entry per document: `seen` is the last step that saw the document,
+        `until` the last step whose verdict counts. `whole` is True if the verdicts of all steps are
+        known. A dropped document still passes through the steps of its stage, but they do not edit
+        its text: verdicts after a step that edits would be on another text, and do not count."""
         question, last = self.question, len(self.question.steps) - 1
         ends = [max(i for i, s in enumerate(question.stage) if s == t) for t in question.stage]
         until, seen = [last], [last]
@@ -284,8 +280,8 @@ class Decider:
         return by_step
 
     def _trusted(self) -> set[str]:
-        """Return the rules whose stored columns give exactly the stored matches. Raises UsageError
-        if a changed rule is not one of them, because another version of its step made the run."""
+        """Return the rules that match the same documents by the stored scores as in the run. Raises
+        UsageError if a changed rule does not (perhaps another version of its step made the run)."""
         trusted = set()
         for rules in self._by_step().values():
             masks = self._masks(rules, now=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from curate.cli.inspect import Run, finished
+from curate.cli.inspect import Recorded, finished
 from curate.cli.options import Json, Page, Quiet, app
 from curate.cli.settings import command
 from llmcurate.base.terminal import suggest
@@ -14,7 +14,7 @@ from llmcurate.base.terminal import suggest
 
 @command(app, "Verify", panel="Lab")
 def verify(
-    run: Run = None,
+    run: Recorded = None,
     out: Page = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -38,5 +38,6 @@ def verify(
     run = finished(run, quiet)
     verification = verifying.verify(run, chosen.documents, chosen.seed)
     verification.show(out, as_json)
-    suggest("check" if verification.disagree else "browse", run, quiet=quiet or as_json)
+    can_browse = not verification.disagree and (run / "corpus").is_dir()
+    suggest("browse" if can_browse else "check", run, quiet=quiet or as_json)
     raise typer.Exit(0 if verification.passed else 1)

@@ -60,8 +60,8 @@ def evaluate_language(
 
 
 class LanguageEvaluation(Computed):
-    """The report on a language model. `figures` is the dict that `evaluate_language` returns, with
-    the inputs as `inputs`."""
+    """The report on a language identifier. `figures` is the dict that `evaluate_language` returns,
+    to which the keys `inputs` and `corrupt` (number of damaged places) are added."""
 
     def text(self) -> str:
         return text_of(self.figures)

@@ -42,37 +42,34 @@ MEASURED = "measured.json"
 
 @dataclass(frozen=True)
 class Order(Message):
-    """A request to run a dedup method into `out`. The run ends with the process of id `parent`."""
+    """A request to run a dedup method on the inputs."""
 
     method: str
     inputs: list[str]
     sets: list[str]
-    out: Path
+    out: Path  # folder of the run
     workers: int
     quiet: bool
-    parent: int
+    parent: int  # process whose end also ends the run
 
 
 @dataclass(frozen=True)
 class Measured(Message):
-    """The result of one dedup method. The method got `documents` with `bytes` of text, and kept
-    `kept` documents with `kept_bytes`. `seconds` and the peaks (bytes of memory) are None if the
-    run took several attempts. `failed` is the reason if there is no result, `too_much` the removed
-    share if `max_removal` stopped the run, `code` the exit code if the comparison ends, too."""
+    """The result of one dedup method."""
 
     method: str
     out: Path
-    documents: int = 0
-    bytes: int = 0
-    kept: int = 0
-    kept_bytes: int = 0
-    kept_ids: str = ""
-    seconds: float | None = None
-    peak_parent: int | None = None
-    peak_worker: int | None = None
-    failed: str = ""
-    too_much: float | None = None
-    code: int | None = None
+    documents: int = 0  # number of input documents
+    bytes: int = 0  # of text in the input
+    kept: int = 0  # number of kept documents
+    kept_bytes: int = 0  # of text in kept documents
+    kept_ids: str = ""  # digest
+    seconds: float | None = None  # None if the run took several attempts
+    peak_parent: int | None = None  # bytes of memory; None as for seconds
+    peak_worker: int | None = None  # bytes of memory; None as for seconds
+    failed: str = ""  # reason if there is no result
+    too_much: float | None = None  # share removed if `max_removal` stopped the run
+    code: int | None = None  # exit code if the whole comparison must end
 
 
 def recipe_of(method: str, sets: Iterable[str] = ()) -> Recipe:
@@ -90,8 +87,8 @@ def recipe_of(method: str, sets: Iterable[str] = ()) -> Recipe:
 
 
 def recipes_of(methods: Iterable[str], sets: Iterable[str]) -> dict[str, Recipe]:
-    """Return the recipe of each method with the settings `sets`. Raises UsageError for unknown
-    ones."""
+    """Return {method: recipe}, with the settings `sets`. Raises UsageError for an unknown method or
+    setting."""
     names = list(dict.fromkeys(m.strip() for m in methods if m.strip()))
     if not names:
         raise UsageError("--methods: name at least one, as in --methods exact,minhash")
@@ -168,25 +165,24 @@ def _run(order: Order) -> Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """The figures of one method, which are None if the method failed. Shares are fractions of the
-    method's input."""
+    """One method's row in the comparison; figures are None if the method failed."""
 
     method: str
-    documents: int | None
-    bytes: int | None
-    tokens: int | None
-    documents_removed: float | None
-    bytes_removed: float | None
+    documents: int | None  # number kept
+    bytes: int | None  # of text kept
+    tokens: int | None  # kept
+    documents_removed: float | None  # fraction of the input
+    bytes_removed: float | None  # fraction of the input
     seconds: float | None
-    peak_parent: int | None
-    peak_worker: int | None
+    peak_parent: int | None  # bytes of memory
+    peak_worker: int | None  # bytes of memory
     kept_ids: str
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Comparison(Findings):
-    """The comparison of methods. `measured` is True if a tokenizer counted the input's tokens."""
+    """The comparison of some dedup methods on the same input."""
 
     NAME = "compare"
     TEMPLATE = "compare.html"
@@ -196,10 +192,10 @@ class Comparison(Findings):
         "overlap",
     )  # fmt: skip
     inputs: list[str]
-    documents: int
+    documents: int  # number of input documents
     bytes: int
     tokens: int
-    measured: bool
+    measured: bool  # True if a tokenizer counted the input's tokens
     rows: list[Row]
     overlap: Overlap | None
     sets: list[str]
@@ -207,7 +203,7 @@ class Comparison(Findings):
 
     @property
     def tokens_by(self) -> str:
-        """The way of counting tokens: `tokenizer`, or a rule such as `4 bytes per token`."""
+        """The source of token counts: `tokenizer`, or a rule such as `4 bytes per token`."""
         return "tokenizer" if self.measured else f"{BYTES_A_TOKEN:g} bytes per token"
 
     def text(self) -> str:
@@ -373,9 +369,8 @@ def _matrix(methods: list[str], values: list[list[float | None]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The documents that methods remove, as numbers. Method a removes removed[a] documents, and
-    removes or cuts changed[a]. Of these, method b removes both[a][b] too, and removes or cuts
-    both_changed[a][b] too."""
+    """The numbers of documents that methods remove, and that two methods both remove. Fields with
+    `changed` count documents that were removed or cut. In a matrix [a][b], a and b are methods."""
 
     JSON = (
         "methods", "removed", "removed_by_both=both", "share_removed_too=shares_removed", "changed",
@@ -383,9 +378,9 @@ class Overlap:
     )  # fmt: skip
     methods: list[str]
     removed: list[int]
-    both: list[list[int]]
+    both: list[list[int]]  # [a][b]: removed by a and by b
     changed: list[int]
-    both_changed: list[list[int]]
+    both_changed: list[list[int]]  # [a][b]: changed by a and by b
 
     @property
     def cuts(self) -> bool:
@@ -394,8 +389,8 @@ class Overlap:
 
     @property
     def shares_removed(self) -> list[list[float | None]]:
-        """A matrix. Its entry [a][b] is the share of the documents removed by method a that method
-        b removed too."""
+        """A matrix: of the documents that method a removed, [a][b] is the share that method b
+        removed too."""
         return shares(self.removed, self.both)
 
     @property
@@ -411,8 +406,8 @@ def shares(sizes: list[int], both: list[list[int]]) -> list[list[float | None]]:
 
 
 def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: int = 1) -> Overlap:
-    """Return the overlap of finished runs over the same input, matching documents by their ids.
-    `runs` maps a method to (its folder OUT, the labels of its steps)."""
+    """Return the overlap of finished runs over the same input. Documents are matched by id. `runs`
+    maps a method to (folder of its run, labels of its steps)."""
     methods = list(runs)
     with scratch_database(spill, threads) as db:
         db.execute("CREATE TABLE gone (nth INTEGER, id VARCHAR, removed BOOLEAN)")

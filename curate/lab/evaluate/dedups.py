@@ -39,12 +39,11 @@ WHOLE = ("exact", "near")
 
 @dataclass
 class Removed:
-    """The text that a run removed. `documents` are the ids of dropped documents, `bytes` is the
-    total text removed, and `edits` are the cuts in each requested document that was kept."""
+    """The text that a run removed."""
 
-    documents: set[str] = field(default_factory=set)
-    bytes: int = 0
-    edits: dict[str, list[Edit]] = field(default_factory=dict)
+    documents: set[str] = field(default_factory=set)  # ids of dropped documents
+    bytes: int = 0  # of all text removed
+    edits: dict[str, list[Edit]] = field(default_factory=dict)  # kept id -> what was cut
 
     def of(self, region: Region) -> int:
         size = region.end - region.start
@@ -56,8 +55,9 @@ class Removed:
 
 
 def removed_by(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Removed:
-    """Return the text that a finished run removed. Dropped documents count only if one of the steps
-    `labels` dropped them. `asked` are the ids of documents whose edits are needed."""
+    """Return the text that a finished run removed. The edits of all steps count, but a dropped
+    document counts only if one of the steps `labels` dropped it. `asked` are the ids of documents
+    whose edits are to be returned."""
     removed = Removed()
     asked_ids, steps = set(asked), set(labels)
     for path in rejected_files(out):
@@ -85,20 +85,17 @@ def _rows(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class KindScore:
-    """The score of a dedup method on one kind of plant. A plant is an original text and a copy that
-    was added. `already` counts plants whose original is removed even without the copy, `planted`
-    all other plants. `found` counts those of `planted` in which the original or the copy lost at
-    least the share FOUND. `bytes` is the mean share that was removed from the one that lost more,
-    `similarity` the mean measured similarity, `expected` the recall that theory predicts."""
+    """The score of a dedup method on one kind of planted copies: copies that were added to a sample
+    for this test. Each copy and its original form a pair."""
 
     JSON = ("kind", "planted", "already", "found", "bytes", "similarity", "expected", "recall")
     kind: str
-    planted: int
-    already: int
-    found: int
-    bytes: float
-    similarity: float | None
-    expected: float | None
+    planted: int  # pairs that count: the method keeps the original without the copy
+    already: int  # other pairs, whose original is removed even without the copy
+    found: int  # pairs whose original or copy lost the share FOUND
+    bytes: float  # mean share of text that the original or the copy lost, the larger of the two
+    similarity: float | None  # mean measured similarity
+    expected: float | None  # recall that theory predicts
 
     @property
     def title(self) -> str:
@@ -113,8 +110,9 @@ class KindScore:
 
 @dataclass(frozen=True)
 class MethodScore:
-    """The score of a method, in documents and in bytes. The `right_` figures count planted copies
-    that were removed, the `false_` ones other text that was removed only because of the plants."""
+    """The score of a dedup method on all planted copies. Figures named `right_` count planted
+    copies that were removed; figures named `false_` count other text that the planting caused to be
+    removed."""
 
     JSON = (
         "method", "kinds", "right_documents", "false_documents", "precision_documents=precision",
@@ -149,8 +147,9 @@ def score(
     after: Removed,
     expected: Mapping[Plant, float] | None,
 ) -> MethodScore:
-    """Return the score of a method from the text that it removed before and after planting.
-    `expected` maps a plant to the probability that the method finds it; None without a theory."""
+    """Return the score of a method. `plants` are copies added to a sample. `before` is what the
+    method removed from the sample without plants, `after` what it removed from the sample with
+    plants. `expected` has the theoretical probability that each plant is found; None: no theory."""
     kinds = []
     for kind in KINDS:
         of_kind = [p for p in plants if p.kind == kind]
@@ -209,8 +208,7 @@ CURVE = [0.4 + n / 100 for n in range(61)]  # similarities at which the S-curve 
 
 @dataclass(frozen=True)
 class Evaluation(Findings):
-    """The evaluation of dedup methods. `documents` counts the input's documents, `sampled` those in
-    the sample. `curves` maps a MinHash method to (bands, rows), to draw its expected recall."""
+    """The evaluation of dedup methods on planted copies."""
 
     TEMPLATE = "evaluate/dedups.html"
     SHOWN: ClassVar[dict[str, Any]] = {"threshold": FOUND}
@@ -221,14 +219,15 @@ class Evaluation(Findings):
     inputs: list[str]
     sets: list[str]
     seed: int
-    documents: int
-    sampled: int
+    documents: int  # number of input documents
+    sampled: int  # number of documents in the sample
     planted: Planted
     scores: list[MethodScore]
-    curves: dict[str, tuple[int, int]]
+    curves: dict[str, tuple[int, int]]  # MinHash method -> (bands, rows)
 
     def found(self) -> list[tuple[str, list[Any], str]]:
-        """Return (method, curves, caption) of each method: the share found, by similarity."""
+        """Return (method, curves, caption) for each method. A curve has points (similarity of a
+        copy to its original, share of such copies that the method found)."""
         curves = []
         for scored in self.scores:
             points = sorted(

@@ -1,11 +1,11 @@
 """Duplicates within training text and between training and validation text, as in Lee et al. 2022.
 
 Near-duplicates are counted as documents, in clusters of verified pairs (their table 2, NearDup);
-exact substrings as text (their table 3, ExactSubstr). For substrings, training and validation text
-are read in both orders: a passage points at its first occurrence, so with training text first, a
-passage of validation text points into training text if it occurs there.
+exact substrings are counted as text (their table 3, ExactSubstr). A search for substrings marks
+only later occurrences of a passage. So it runs twice: with training text first it finds duplicates
+in validation text, with validation text first those in training text.
 
-OUT/sides holds the training and the validation text, OUT/runs the runs of the methods.
+OUT/sides holds the training text and the validation text, OUT/runs the dedup runs on them.
 """
 
 from __future__ import annotations
@@ -68,20 +68,19 @@ class Match:
 
 @dataclass(frozen=True)
 class Audit:
-    """The duplicates of a corpus. A side is the training or the validation text. `near` and `exact`
-    map `A in B` to the share of side A that has a duplicate in side B. `clusters` counts the
-    clusters of near-duplicates, `largest` the documents in the largest one. `unit` is the least
-    length of passages that count, as in `50 tokens`. `longest` maps a side to its longest match."""
+    """The duplicates of a corpus with two sides, training text and validation text. `near` and
+    `exact` map `A in B` to the share of side A that has a duplicate in side B; `near` counts
+    documents, `exact` bytes."""
 
-    documents: dict[str, int]
-    bytes: dict[str, int]
-    similarity: float
-    unit: str
+    documents: dict[str, int]  # side -> number
+    bytes: dict[str, int]  # side -> bytes of text
+    similarity: float  # least Jaccard similarity of near-duplicates
+    unit: str  # least length of exact duplicates, as in `50 tokens`
     near: dict[str, Share]
     exact: dict[str, Share]
-    clusters: int
-    largest: int
-    longest: dict[str, Match | None]
+    clusters: int  # number of clusters of near-duplicates
+    largest: int  # number of documents in the largest cluster
+    longest: dict[str, Match | None]  # side -> longest passage shared
 
 
 def audit(
@@ -95,9 +94,9 @@ def audit(
     quiet: bool,
     read: ReadSettings,
 ) -> Audit:
-    """Return the duplicates within and between the training text (`inputs`) and the validation text
-    (`val`). Instead of `val`, `shards` may be token shards of `inputs`: then the documents in their
-    validation shards are the validation text. `similarity` is the least Jaccard similarity of
+    """Return the duplicates within and between the training text (`inputs`) and the validation
+    text. The validation text is `val`, or the documents in the validation part of the token shards
+    `shards`, which were made from `inputs`. `similarity` is the least Jaccard similarity of
     near-duplicates. Raises UsageError if the training or the validation text is empty."""
     if val and shards is not None:
         raise UsageError("dedup audit: give --val or --shards, not both")

@@ -51,17 +51,16 @@ _TEXTS = ("record_id", "url", "text", "page_type", "lang", *FIELDS)
 
 @dataclass(frozen=True)
 class Gold:
-    """The known facts of a page, each None if not given. `text` is the whole main text, `with_` are
-    snippets of it, `without` snippets of other text. `date` is like 2024-05-31 or 2024-05."""
+    """The known facts of a page, each None if not given."""
 
     record_id: str | None
     url: str | None
-    text: str | None
-    with_: tuple[str, ...]
-    without: tuple[str, ...]
+    text: str | None  # the whole main text
+    with_: tuple[str, ...]  # snippets of the main text
+    without: tuple[str, ...]  # snippets of other text
     title: str | None
     author: str | None
-    date: str | None
+    date: str | None  # like 2024-05-31 or 2024-05
     page_type: str | None
     lang: str | None
 
@@ -124,32 +123,31 @@ Figures = dict[str, list[float | None]]  # {measure: [value, low, high]}, with i
 
 @dataclass(frozen=True)
 class Group:
-    """The figures of each extractor on a group of pages. `texts`, `snippets` and `stated` count
-    what is known of these pages: main texts, snippets and, by field, metadata."""
+    """The figures of each extractor on a group of pages."""
 
     name: str | None
     pages: int
     sites: int
-    texts: int
-    snippets: int
-    stated: dict[str, int]
+    texts: int  # pages with known main text
+    snippets: int  # number of known snippets
+    stated: dict[str, int]  # field -> pages where it is known
     extractors: dict[str, Figures]
 
 
 @dataclass(frozen=True)
 class Site:
-    """A website's scores: each extractor's mean F1, and `lost`, the sum of 1 - F1 for the first."""
+    """The extractors' scores on one website."""
 
     site: str
     pages: int
-    lost: float
-    f1: dict[str, float]
+    lost: float  # sum of 1 - F1 over the pages, for the first extractor
+    f1: dict[str, float]  # extractor -> mean F1
 
 
 @dataclass(frozen=True)
 class Score:
-    """The score of one extractor on a page: the ratios that `word_scores` computes, counts of
-    snippets, a verdict on each metadata field, and the reason if the extractor returned no text."""
+    """The score of one extractor on a page. `words` are the ratios of `word_scores`, and `snippets`
+    are counts. `title`, `author` and `date` are verdicts; `reason` tells why there is no text."""
 
     words: dict[str, float] | None = field(metadata=OPTIONAL)
     snippets: dict[str, int] | None = field(metadata=OPTIONAL)
@@ -176,22 +174,21 @@ Worst = tuple[float, PageScores, tuple[str, str] | None, str, list[str], list[st
 
 @dataclass
 class Page:
-    """A page of the input and its gold (known main text). `sums` is float64[extractors, _WIDTH],
-    the counts from which measures are computed. `texts` holds the first extractor's text, `reasons`
-    for each extractor the reason if it returned no text."""
+    """A page of the input, its gold (the known main text) and the results of the extractors."""
 
     gold: Gold
     id: str
     url: str | None
     site: str
     lang: str | None
-    sums: np.ndarray
-    texts: list[str] = field(default_factory=list)
-    reasons: list[str | None] = field(default_factory=list)
-    verdicts: list[dict[str, str]] = field(default_factory=list)
+    sums: np.ndarray  # float64[extractors, _WIDTH]: counts behind the measures
+    texts: list[str] = field(default_factory=list)  # of the first extractor
+    reasons: list[str | None] = field(default_factory=list)  # why there is no text
+    verdicts: list[dict[str, str]] = field(default_factory=list)  # per extractor
 
     def score(self, extractor: int) -> float | None:
-        """Return an extractor's F1 of words, else of snippets, or None if the gold has neither."""
+        """Return an extractor's score on this page: F1 of words if the main text is known, F1 of
+        snippets if only snippets (short passages) are known, None if neither is known."""
         sums = self.sums[extractor]
         if sums[_WORDS]:
             return float(sums[_WORDS + 3])
@@ -218,8 +215,8 @@ def _signed(value: float | None) -> str:
 
 
 def span(figure: list[float | None], signed: bool = False) -> str:
-    """Return the confidence interval of a figure, [value, low, high], as text, such as `0.812 to
-    0.834`, or an empty string if there is none. With `signed`, numbers have a sign."""
+    """Return the confidence interval of a figure [value, low, high] as text, such as `0.812 to
+    0.834`, or an empty string if not known. With `signed`, positive numbers have a plus sign."""
     ends = [_signed(v) if signed else _number(v) for v in figure[1:]]
     return "" if "-" in ends else " to ".join(ends)
 
@@ -402,8 +399,8 @@ class Evaluation(Findings):
 
     @cached_property
     def differences(self) -> dict[str, Figures]:
-        """The figures of each extractor minus those of the first, from the same samples of
-        sites."""
+        """The figures of each extractor minus those of the first one. The intervals are from
+        bootstrap samples of sites, the same for both extractors."""
         if len(self.steps) < 2:
             return {}
 
@@ -456,7 +453,8 @@ class Evaluation(Findings):
         return PageScores(page.id, page.url, page.site, page.gold.page_type, page.lang, scores)
 
     def worst(self) -> tuple[list[Worst], list[PageScores]]:
-        """Return (pages with the first extractor's lowest F1, pages from which it got no text)."""
+        """Return the pages on which the first extractor's F1 is lowest, and those where it found no
+        text."""
         scored = [(page.score(0), page) for page in self.pages]
         imperfect = [(score, page) for score, page in scored if score is not None and score < 1]
         imperfect.sort(key=lambda row: (row[0], -len(row[1].gold.text or ""), row[1].id))
@@ -473,12 +471,14 @@ class Evaluation(Findings):
         return score, self._page(page), sides, text, missing, extra
 
     def kinds(self) -> list[tuple[str, str]]:
-        """Return (measure, title) for F1 of words and of snippets, if the gold has such texts."""
+        """Return (measure, title) for the F1 of words, if the gold (expected results) has texts,
+        and for that of snippets, if the gold has snippets."""
         kinds = [(self.all.texts, "words"), (self.all.snippets, "snippets")]
         return [(f"{name}.f1", f"F1 of {name}") for there, name in kinds if there]
 
     def notes(self) -> list[str]:
-        """Return one sentence for each reason why rows of gold or pages were not scored."""
+        """Return a sentence for each reason why pages, or known main texts (gold), have no
+        score."""
         facts = {
             "gold_without_page": "gold rows have no page in the input",
             "gold_with_refused_page": "of these rows have a page that cannot be read completely",
@@ -571,8 +571,8 @@ def _sums(page: Page, nth: int, gold_words: Counter[str]) -> np.ndarray:
 
 
 def measured(totals: np.ndarray) -> np.ndarray:
-    """Return float64[..., len(MEASURES)]: the measures computed from totals: float64[..., _WIDTH],
-    which are sums of `Page.sums`. A measure of 0/0 is NaN."""
+    """Return the measures, float64[..., len(MEASURES)]. `totals`, float64[..., _WIDTH], are arrays
+    `Page.sums` (counts of a page) added up over pages. A measure of 0/0 is NaN."""
     pages, ratios = totals[..., _WORDS : _WORDS + 1], totals[..., _WORDS + 1 : _SNIPPETS]
     tp, fp, fn, _ = (totals[..., _SNIPPETS + k] for k in range(4))
     verdicts = totals[..., _FIELDS:].reshape(*totals.shape[:-1], len(FIELDS), len(VERDICTS))

@@ -132,12 +132,11 @@ class Plant:
 
 @dataclass(frozen=True)
 class Planted:
-    """All plants, the copies that are added as documents and, by id, the new texts of the documents
-    that are changed."""
+    """The copies that are planted in a sample, and the documents that are added or changed."""
 
     plants: list[Plant]
-    new: list[Sample]
-    changed: dict[str, str]
+    new: list[Sample]  # copies that are added as documents
+    changed: dict[str, str]  # id -> new text
 
 
 def plan(
@@ -147,9 +146,9 @@ def plan(
     seed: int,
     similarity: Similarity,
 ) -> Planted:
-    """Plan up to `each` plants of every kind. `without_duplicates` gets ids and returns those of
-    documents without duplicates. Only these become originals, because a method might find the
-    duplicate instead of the plant. Raises UsageError if nothing can be planted."""
+    """Plan copies to add to a sample, up to `each` of every kind. `without_duplicates` returns
+    those ids whose documents have no duplicates. Only these are copied, or a method might find
+    another duplicate instead of the copy. Raises UsageError if nothing can be copied."""
     rows = _candidates(base, without_duplicates, RESERVE * each * (len(SIMILARITIES) + 5), seed)
     seen = {w.lower() for row in rows[:200] for w in WORD.findall(row.text[:5000])}
     words = [w for w in seen if w.isalpha() and 3 <= len(w) <= 20]
@@ -333,9 +332,9 @@ NGRAM = 5
 def nearest(
     count: int, similarity: Callable[[int], float], target: float, above: bool = False
 ) -> tuple[int, float]:
-    """Return (number, similarity) of the copy whose similarity is nearest to `target`. Copies 0 to
-    count - 1 have more and more changes; `similarity` maps their numbers to decreasing values. With
-    `above`, copies below the target do not count; if none remains, the result is copy 0."""
+    """Return (number, similarity) of the copy whose similarity is nearest to `target`. Each of the
+    copies 0 to count - 1 has more changes than the one before, so `similarity(number)` falls. With
+    `above`, copies with less than the target similarity are excluded, except for copy 0."""
     similarities: dict[int, float] = {}
 
     def at(state: int) -> float:
@@ -366,10 +365,11 @@ def near_copy(
     key: object,
     similarity: Callable[[str, str], float],
 ) -> NearCopy:
-    """Return a copy of the text with about the target similarity. Single words are replaced by
-    `words`. At first these are words all over the text, in an order drawn from `key`. Then they are
-    the last words of the text, one after another, because each of these replacements changes only
-    one more 5-gram."""
+    """Return a copy of the text in which words are replaced by `words` until its similarity to the
+    text is about `target`. First, words that are not near the end are replaced, in an order drawn
+    from `key`, while the similarity is at least `target`. Then words at the end are replaced, one
+    by one, the last word first. Each of these changes only one more 5-gram (five successive
+    words)."""
     spans = [m.span() for m in WORD.finditer(text)]
     tail = min(4 * NGRAM, len(spans) // 4)
     inner = sorted(range(len(spans) - tail), key=lambda n: drawn_number(key, n))

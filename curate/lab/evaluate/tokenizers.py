@@ -35,8 +35,8 @@ def diff(
     dictionary: Path | None = None,
     read: ReadSettings | None = None,
 ) -> TokenizerDiff:
-    """Return the figures of `tokenize_kit.lab.diff` as a report, with the names of both tokenizers
-    and the inputs. Raises UsageError for an unreadable tokenizer."""
+    """Return the report on how two tokenizers differ, computed by `tokenize_kit.lab.diff`. Raises
+    UsageError if a tokenizer cannot be read."""
     from tokenize_kit.formats.forms import file_of
     from tokenize_kit.formats.tiktoken import is_ranks
     from tokenize_kit.lab.diff import diff as run
@@ -70,7 +70,7 @@ VALUE = 28  # terminal columns of a setting, a cut or a token
 @dataclass(frozen=True)
 class TokenizerDiff(Computed):
     """The report on the differences of two tokenizers. `figures` has the result of
-    `tokenize_kit.lab.diff`, the names and the inputs."""
+    `tokenize_kit.lab.diff`, the tokenizers' names and the inputs."""
 
     NAME = "diff"
     TEMPLATE = "evaluate/diff.html"
@@ -183,9 +183,11 @@ def study(
     read: ReadSettings | None = None,
     quiet: bool = False,
 ) -> TokenizerStudy:
-    """Compare BPE vocabularies of several `sizes`, separated by commas. `width` is the width of the
-    embedding. A size is recommended over half this size only if it saves at least the share `worth`
-    of the tokens. Raises UsageError for wrong sizes or digits."""
+    """Compare BPE vocabularies of several sizes. `sizes` are numbers of tokens, separated by
+    commas; `digits` names a rule for splitting digits; `width` is the width of the embedding. Each
+    step to the next larger size saves a share of the tokens per doubling of the vocabulary. The
+    recommended size is the last one before this share falls below `worth`. Raises UsageError for
+    wrong sizes or digits."""
     from tokenize_kit.judge.candidate import texts_of
     from tokenize_kit.lab.study import study as run
     from tokenize_kit.pattern.named import Digits

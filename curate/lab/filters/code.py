@@ -29,7 +29,7 @@ _HTML, _DATA, _XML_SYNTAX = {"html", "htm"}, {"json", "yaml", "yml"}, {"xsl", "x
 
 
 def file_paths(docs: Documents, column: str) -> list[str]:
-    """Return each row's path: from the column, or the URL if there is no such column."""
+    """Return each row's path, from the column or, if there is no such column, from the URL."""
     name = column if column in docs.table.column_names else "url"
     return [str(value or "") for value in docs.table[name].to_pylist()]
 
@@ -260,10 +260,10 @@ RULES = ("notice",)
 
 
 def notices(text: str, greedy: bool) -> list[tuple[int, int]]:
-    """Return the (start, end) of each passage to cut, in characters: the comment lines that a file
-    begins with and the first block comment in its next 100 lines, if they hold a notice. With
-    `greedy`, cut all comment lines at the beginning, but a block comment only if it has the word
-    copyright, as RedPajama's code does."""
+    """Return (start, end), in characters, of each passage to cut: the comment lines at the
+    beginning of a file, and the first block comment in the 100 lines after them. Each is cut only
+    if it mentions copyright or a licence. With `greedy`, as in RedPajama's code, the comment lines
+    are always cut, and the block comment must have the word copyright."""
     spans = []
     end, commented = 0, False
     for line in text.split("\n"):

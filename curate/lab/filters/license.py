@@ -42,7 +42,7 @@ _WORDS = re.compile(r"[\s/*#;!\"'-]+")
 
 
 def header_license(text: str) -> str | None:
-    """Return the licence in a file's head by its SPDX tag, else by a known sentence, or None."""
+    """Return the licence in a file's head, from its SPDX tag or a known sentence, or None."""
     head = text[:HEAD_CHARS]
     tag = _TAG.search(head)
     if tag:
@@ -53,8 +53,9 @@ def header_license(text: str) -> str | None:
 
 
 def allows(expression: str, kept: frozenset[str]) -> bool:
-    """Return True if the `kept` licences, in lower case, satisfy an SPDX expression: one operand of
-    `OR`, both of `AND`. `WITH` and a final `+` are ignored. False for invalid expressions."""
+    """Return True if the `kept` licences (lower case) satisfy an SPDX expression. `A OR B` needs
+    one of the two, `A AND B` both. `WITH` and a final `+` are ignored. Invalid expressions give
+    False."""
 
     def sign(term: re.Match[str]) -> str:
         name = (term[1] or term[0]).lower()

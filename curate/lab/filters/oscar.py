@@ -1,8 +1,9 @@
-"""OSCAR's rules for lines and its annotations (Abadji et al. 2022, sections 3.1 and 3.3).
+"""The rules for short lines and the annotations of OSCAR (Abadji et al. 2022, sections 3.1 and
+3.3).
 
-Source: oscar-project/ungoliant, src/pipelines/oscardoc/pipeline.rs, src/filtering/record.rs and
-src/transformers (sentence_filter.rs, tiny.rs, header.rs, noisy.rs), in this order. Lines end at
-newlines.
+Source: these files of oscar-project/ungoliant, in order of use: src/pipelines/oscardoc/pipeline.rs,
+src/filtering/record.rs and src/transformers (sentence_filter.rs, tiny.rs, header.rs, noisy.rs).
+Lines end at newlines.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ RULES = ("short_ends",)
 
 def warnings(sizes: np.ndarray, chars: np.ndarray, long: int, letters: int, all_: int) -> list[str]:
     """Return the names of OSCAR's annotations that apply to a document. `sizes` and `chars` are
-    int64[lines], the numbers of bytes and of characters in each line. A short line has at most
-    `long` characters. Of the `all_` characters of the document, `letters` are letters or marks."""
+    int64[lines], the bytes and characters in each line. A short line has at most `long` characters.
+    Of the document's `all_` characters, `letters` are letters or marks."""
     lines = len(sizes)
     edge = int(lines * EDGE)
     most = int(edge * EDGE_SHARE)

@@ -45,9 +45,9 @@ Answers = list[tuple[int, Any]]  # (row of the batch, the function's answer)
 
 
 class FunctionStep(Step, FromFiles, NamesCode):
-    """A step that calls a function of the user, once per document or batch. If the function has a
-    parameter `rng`, it gets a random generator that depends only on the step's name in the recipe
-    and on the document's id. A function that is called per batch gets a list of such generators."""
+    """A step that calls a function of the user, once per document or batch. A parameter `rng` of
+    the function gets a random generator that depends only on the step's name in the recipe and the
+    document's id. If the function is called per batch, it gets a list of such generators."""
 
     plain_setting: ClassVar[str] = "function"
 
@@ -128,11 +128,12 @@ class FunctionStep(Step, FromFiles, NamesCode):
         return table
 
     def batch_answers(self, result: Any) -> list[Any]:
-        """Return the answers in the function's result for a batch."""
+        """Return the list of answers, one per document, in the function's result for a batch."""
         raise NotImplementedError
 
     def bad_answer(self, answer: Any, docs: Documents, row: int, advice: str) -> RunFailed:
-        """Return the error for an answer that the step does not accept, ending with `advice`."""
+        """Return the error for a function's answer that the step does not accept. It ends with
+        `advice`."""
         name, shown = plain(docs.table["id"][row].as_py()), plain(repr(answer), 60)
         return RunFailed(f"{self._function.shown} returned {shown} for document {name}: {advice}")
 
@@ -307,8 +308,9 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
 
 
 def _edit(before: str, after: str) -> tuple[int, int, int, str]:
-    """Return the single edit that turns `before` into `after`, as (start, end, 0, replacement) in
-    bytes. Equal characters at the beginning and end of both texts are not part of it."""
+    """Return the edit that turns `before` into `after`: (start and end in bytes, number of the
+    rule, replacement). The step has one rule, number 0. Equal characters at the beginning and end
+    of both texts are left out."""
     start = _alike(before, after)
     end = _alike(before[start:][::-1], after[start:][::-1])
     first = len(before[:start].encode())
@@ -317,6 +319,6 @@ def _edit(before: str, after: str) -> tuple[int, int, int, str]:
 
 
 def _alike(one: str, other: str) -> int:
-    """Return the number of equal characters with which two texts begin."""
+    """Return the length of the longest common beginning of two texts, in characters."""
     size = min(len(one), len(other))
     return next((k for k in range(size) if one[k] != other[k]), size)

@@ -57,7 +57,7 @@ class Replace(Step):
         return cut(docs, Spans(rows, start, end, rule, ("match",), code, tuple(codes)))
 
     def _matches(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Yield the first byte of each match, its last byte + 1, and the text in its place."""
+        """Yield (start, end, replacement) of each match, in bytes."""
         at = byte = 0
         for match in self._regex.finditer(text):
             a, z = match.span()

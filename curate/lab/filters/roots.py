@@ -33,22 +33,19 @@ LANG = "{lang}"  # placeholder in the path of a list
 
 
 class Parameters(NamedTuple):
-    """The limits of one language in parameters_filtering.py. `long_word` is the most characters of
-    a word, `words` the fewest words of a document. `chars` is the largest share of repeated n-grams
-    of `ngram_chars` characters, `repeated` that of n-grams of `ngram_words` words. `special` and
-    `flagged` are the largest shares of special characters and flagged words, `stop` is the smallest
-    share of stop words. `pairs` separates two words that are looked up in the lists as a pair; None
-    for no pairs."""
+    """The limits of one language in ROOTS' parameters_filtering.py. Shares are from 0 to 1.
+    `pairs`: a separator. Two adjacent words joined by it are also looked up in the lists of stop
+    words and flagged words; None: only single words are."""
 
-    long_word: int
-    words: int
-    ngram_chars: int
-    chars: float
-    repeated: float
-    special: float
-    stop: float
-    flagged: float
-    ngram_words: int = 5
+    long_word: int  # most characters of a word
+    words: int  # fewest words of a document
+    ngram_chars: int  # n of character n-grams
+    chars: float  # largest share of repeated character n-grams
+    repeated: float  # largest share of repeated word n-grams
+    special: float  # largest share of special characters
+    stop: float  # smallest share of stop words
+    flagged: float  # largest share of flagged words
+    ngram_words: int = 5  # n of word n-grams
     pairs: str | None = None
 
 
@@ -100,8 +97,8 @@ def repeated_words(words: list[str], n: int) -> float:
 
 
 def share_of(words: list[str], listed: frozenset[str], pairs: str | None) -> float:
-    """Return the number of words on a list as a share of all words, at most 1. If `pairs` is a
-    separator, pairs of words joined by it are looked up and counted too."""
+    """Return the share of words that are on a list, at most 1. If `pairs` is a separator, two
+    adjacent words joined by it are looked up and counted too."""
     if not words:
         return 0.0
     hits = sum(word in listed for word in words)

@@ -2,9 +2,9 @@
 
 Source of the rules: thai2transformers, `thai2transformers/preprocess.py` (fix_html, rm_brackets,
 replace_newlines, rm_useless_spaces, replace_rep_after, in that order) and `scripts/clean_data.py`
-(documents without a Thai character; no-break spaces, soft hyphens, byte order marks). Lower case,
-`<_>` for a blank and repeated words, which need a word list, are left to the tokenizer.
-docs/filters.md lists the rules that this module reads differently.
+(documents without a Thai character; no-break spaces, soft hyphens, byte order marks). Three of
+WangchanBERTa's rules are left to the tokenizer: lower case, `<_>` in place of a blank, and repeated
+words (a rule that needs a word list). docs/filters.md lists differences from the source.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _entity(match: re.Match[str]) -> str:
 
 def _brackets() -> list[tuple[str, re.Pattern[str]]]:
     """Return patterns for empty brackets, brackets with only signs, and signs next to a bracket.
-    They match at most 200 signs in a row, because no limit would make the search quadratic."""
+    They match at most 200 signs in a row; a search without such a limit would be quadratic."""
     signs = f"[^{_LETTERS}]{{1,200}}"
     pairs = [(r"\(", r"\)"), (r"\{", r"\}"), (r"\[", r"\]")]
     patterns = [f"{a}{z}" for a, z in pairs]

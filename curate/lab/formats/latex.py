@@ -123,9 +123,9 @@ def _closed_braces(text: str) -> dict[int, int]:
 
 
 def _literal_end(text: str, command: str, at: int, closed: dict[int, int]) -> int:
-    r"""Return the position after the literal argument of `command` that begins at `at`, or `at` if
-    the argument is not closed. The argument is in braces or, as in \verb, between two equal
-    characters on one line. `closed` maps the start of a group in braces to its end."""
+    r"""Return the position after the literal argument of `command` at `at`, or `at` if the argument
+    is not closed. The argument is in braces or, as in \verb, between two equal characters on one
+    line. `closed` maps the start of a group in braces to its end."""
     mark, most = text[at : at + 1], at + MOST_LITERAL
     if mark == "{" and command[1:4] != "erb":
         end = closed.get(at, at)

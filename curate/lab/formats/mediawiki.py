@@ -64,11 +64,12 @@ _BLANK = re.compile(r"(?<![ \t])[ \t]*\n(?:[ \t]*\n)+")
 
 @dataclass(frozen=True)
 class Site:
-    """The wiki of a dump. `dropped` has the namespaces, in lower case, whose links are dropped."""
+    """The wiki of a dump. Links to the namespaces `dropped` (in lower case) are left out of
+    texts."""
 
     name: str = ""
     lang: str | None = None
-    home: str = ""
+    home: str = ""  # address before the page's name
     dropped: frozenset[str] = field(default=frozenset(("file", "image", "category")))
 
 
@@ -214,8 +215,9 @@ FILE, CATEGORY = "6", "14"  # numbers of the namespaces whose links are not text
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """Return (start, end) of each part of a dump, in bytes; None is the end of the file. A plain
-    file is split at lines, a multistream file where a compressed stream begins with a page."""
+    """Return (start, end) of each part into which a dump is split, in bytes; an end of None is the
+    end of the file. A plain file is split at lines, a multistream file at compressed streams that
+    begin with a page."""
     if file.codec == "plain" or file.size <= target + target // 2:
         return ranges_of_lines(file, target)
     with open_input(file.path) as dump:

@@ -1,10 +1,11 @@
 """Stack Exchange dumps: a question with its answers, best first, as one document.
 
 Posts.xml, alone or in the 7z file of its site (`py7zr`), has one `row` per post. Answers may be
-anywhere after their question, so posts are sorted in a temporary folder and a file is one
-partition. The text is `Q:`, the title and the question, then `A:` and the answer for each answer,
-by score, as in the Pile (Gao et al. 2020, C.11) and RedPajama v1 (data_prep/stack_exchange). Both
-then select posts by score; a recipe can do so by COLUMNS. resiliparse turns HTML into text.
+anywhere after their question, so all posts of a file are sorted in a temporary folder, and the file
+is not divided into several partitions (units of parallel work). The text is `Q:`, the title and the
+question, then `A:` and the answer for each answer, by score, as in the Pile (Gao et al. 2020, C.11)
+and RedPajama v1 (data_prep/stack_exchange). Both then select posts by score; a recipe can select
+documents by the columns that this reader adds (COLUMNS). resiliparse turns HTML into text.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ _HOST = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
     extra="stackexchange",
 )
 def read(portion: Portion) -> Iterator[Event]:
-    """Yield the events of a dump: its damage, and one document per question, by question id."""
+    """Yield what a dump holds: one document per question, ordered by question id, and any
+    damage."""
     with tempfile.TemporaryDirectory(prefix="llmcurate-posts-") as name:
         folder = Path(name)
         if portion.format != "stackexchange-7z":

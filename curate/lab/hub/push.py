@@ -36,20 +36,19 @@ _LANGUAGE = re.compile(r"([a-z]{2,3})(?:_[A-Z][a-z]{3})?", re.ASCII)  # `en`, `e
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a repository. `files` maps a path in the repository to a path on this
-    machine. `card` is the text of README.md, perhaps with metadata; `metadata` are defaults for it.
-    `own` are folders to which only pushes write: a push deletes all older files there."""
+    """The contents that a repository on the hub is to have."""
 
-    type: str
-    files: dict[str, Path]
-    card: str
-    metadata: dict[str, Any] = field(default_factory=dict)
-    own: tuple[str, ...] = ()
+    type: str  # model or dataset
+    files: dict[str, Path]  # path in the repository -> path on this machine
+    card: str  # text of README.md, with or without metadata
+    metadata: dict[str, Any] = field(default_factory=dict)  # defaults for the card's metadata
+    own: tuple[str, ...] = ()  # folders in which a push deletes other files
 
 
 def contents_of(out: Path, name: str, kind: str | None) -> Contents:
-    """Return the contents of `out` as a repository of this kind; with None, of the first kind that
-    fits. Raises UsageError if none fits."""
+    """Return the contents of the folder `out` for a repository of the kind `kind`. If `kind` is
+    None, the first of KINDS that the folder holds is used. Raises UsageError if the folder holds no
+    such kind."""
     title = PurePosixPath(name).name
     for name_of_kind, make in KINDS.items():
         if kind in (None, name_of_kind) and (contents := make(out, title)) is not None:
@@ -139,9 +138,10 @@ def push(
     license: str | None = None,
     quiet: bool = False,
 ) -> Pushed:
-    """Push `out` to the repository ORG/NAME; create it, public or private, if it is missing. `kind`
-    is one of KINDS, or None for the first that fits. `license` is the licence's name on the hub.
-    Raises UsageError if there is nothing to push, and RunFailed if the hub fails."""
+    """Push `out` to the repository ORG/NAME. If there is no such repository, create it, public or
+    private. `kind` is one of KINDS, or None for the first that `out` holds. `license` is the
+    licence's name on the hub. Raises UsageError if there is nothing to push, and RunFailed if the
+    hub fails."""
     if name.count("/") != 1:
         raise UsageError(f"REPO {name}: write ORG/NAME, with a user or an organisation as ORG")
     contents = contents_of(out, name, kind)

@@ -47,7 +47,8 @@ PUNCTUATION = {  # as in Data-Juicer, the full-width digit one becomes a quotati
 
 
 def _pattern(value: str) -> str:
-    """Return a pattern with Data-Juicer's flag DOTALL, and without the r'' that may surround it."""
+    """Return `value` as a regular expression with Data-Juicer's flag DOTALL. If the value is
+    written as `r'...'`, the r and the quotation marks are removed."""
     if len(value) > 2 and value[:2] in ("r'", 'r"') and value[-1] == value[1]:
         value = value[2:-1]
     return value if value.startswith("(?s") else f"(?s){value}"
@@ -174,7 +175,8 @@ def recognises(text: str, path: Path, document: object | None) -> bool:
 
 
 def migrate(text: str, path: Path, document: object | None) -> Migration:
-    """Return the recipe of a configuration. Raise UsageError for an entry that is no operator."""
+    """Return the recipe of a configuration. Raise UsageError for an entry that names no
+    operator."""
     root = read_yaml(text, str(path))[1]
     whole = need(document, dict, path, 1, "the configuration")
 

@@ -1,7 +1,7 @@
 """DataTrove: Python scripts that construct the blocks of a pipeline.
 
 Parameters and their defaults are those of DataTrove 0.10's classes in `datatrove.pipeline`. The
-blocks become steps in the order in which they stand in the script.
+blocks become steps in the order of the script.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ _NO_STEPS = ("Reader", "Writer", "Counter", "Stats", "StatsMerger", "Indexer", "
 
 
 class _Known:
-    """A container of the names of all blocks of DataTrove that are known, without writers."""
+    """A container of the names of all DataTrove blocks that are known here, except writers."""
 
     def __contains__(self, name: object) -> bool:
         stages = [stage for stages in STAGES.values() for stage in stages]
@@ -310,8 +310,8 @@ def migrate(text: str, path: Path, document: object | None) -> Migration:
 
 
 def _operator(call: Call, path: Path) -> Operator:
-    """Return a block with its arguments by parameter. If one is a configuration object, its
-    arguments are included."""
+    """Return the operator for a call that makes a datatrove block (a pipeline step), with arguments
+    by parameter name. Keyword arguments of a nested call of a `...Config` are added."""
     of_rule = RULES[call.name].keys() if call.name in RULES else ("data_folder",)
     order = ORDERS.get(call.name, of_rule)
     values = dict(zip(order, call.arguments, strict=False)) | call.keywords
@@ -337,7 +337,7 @@ def _mapped(o: Operator, names: set[str]) -> Mapped:
 
 
 def _unused(o: Operator, rule: Rule) -> Iterator[Remark]:
-    """Yield a remark on each argument that the step has no setting for."""
+    """Yield a remark on each argument for which our step has no setting."""
     for key, value in o.values.items():
         if key == "**":
             yield o.differs("its arguments `**` are not constant")
@@ -380,7 +380,7 @@ def _exact_dedup(o: Operator) -> Mapped:
 
 
 def _lambda_filter(o: Operator) -> Mapped:
-    """Yield the step document_length for `lambda doc: len(doc.text) > N` and its like."""
+    """Yield the step document_length for a lambda such as `lambda doc: len(doc.text) > N`."""
     keeps = o.values.get("filter_function")
     match keeps.node if isinstance(keeps, Expression) else None:
         case ast.Lambda(
@@ -398,7 +398,8 @@ def _lambda_filter(o: Operator) -> Mapped:
 
 
 def _reading(o: Operator) -> Mapped:
-    """Yield the recipe's input and settings of `read`."""
+    """Convert a reader of datatrove: yield the recipe's setting `input` and those of its section
+    `read`."""
     options = o.values.get("dataset_options")
     values = {**o.values, **(options if isinstance(options, dict) else {})}
     folder, pattern = values.get("data_folder"), values.get("glob_pattern")

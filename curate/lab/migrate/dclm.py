@@ -1,8 +1,8 @@
 """DCLM: the lists of functions in its `baselines/baselines_configs/*.yaml`.
 
-DCLM has a function for each rule; a step here has all rules of a paper. So adjacent functions
-become one step, in which rules that the list lacks are turned off. Arguments and their defaults are
-those in `baselines/mappers`, at commit 361714b.
+DCLM has a function for each rule; a step here has all rules of a paper. Therefore adjacent
+functions become one step, with the rules that are not in DCLM's list turned off. Arguments and
+their defaults are those in `baselines/mappers`, at commit 361714b.
 """
 
 from __future__ import annotations
@@ -171,7 +171,8 @@ def migrate(text: str, path: Path, document: object | None) -> Migration:
 
 
 def _always(steps: Iterable[MappedStep]) -> Iterator[Remark]:
-    """Yield a remark on each rule that a step applies though the list has no function for it."""
+    """Yield a remark on each rule that one of our steps always applies, although the DCLM
+    configuration lacks the function with this rule."""
     for step in steps:
         for name in ALWAYS.get(step.step, ()):
             if name not in step.origin:
@@ -190,7 +191,7 @@ def _mapped(o: Operator, places: list[str]) -> Mapped:
 
 
 def _rule(o: Operator, places: list[str]) -> Rule | None:
-    """Return the rule of a function, or None if no step does the same."""
+    """Return how to turn a function into a step, or None if no step does the same."""
     of_urls = "url" if o.values.get("content_key") == "url" else ""
     key = f"{o.name} {o.values.get('length_type', of_urls)}".strip()
     name = next((k for k in (*(f"{place} {key}" for place in places), key) if k in RULES), None)

@@ -1,8 +1,9 @@
 """Migrate Dolma's configurations of taggers, mixer and deduper: YAML or JSON (docs/migrate.md).
 
-Dolma's mixer drops documents by attributes that taggers and the deduper wrote before. Steps here
-measure and decide at once, so each condition of the mixer becomes the step with that rule. Source:
-allenai/dolma 1.2, python/dolma/taggers, src/deduper.rs, configs/dolma-v1_6, the mixer's manual.
+Dolma's mixer drops documents by attributes that taggers and the deduper wrote before. Our steps
+measure and decide at once, so each condition of the mixer becomes a step that measures the
+condition's attribute and applies its limit. Source: allenai/dolma 1.2, python/dolma/taggers,
+src/deduper.rs, configs/dolma-v1_6, the mixer's manual.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ class _Configuration:
         self.root = read_yaml(text, str(path))[1]
 
     def part(self, kind: type, *keys: str | int) -> Any:
-        """Return the list or mapping (`kind`) at `keys`. It is empty if it is missing."""
+        """Return the list or mapping (`kind`) at the path `keys`, or an empty one if missing."""
         value: Any = self.whole
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else value[key]

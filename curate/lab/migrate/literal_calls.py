@@ -1,8 +1,9 @@
 """The calls in a Python script, with the arguments that are constants. The script is only parsed.
 
-Values are found for names that are assigned once in their function or module, f-strings and sums of
-constants, `os.path.join`, keywords of calls (`config.num_buckets`) and defaults of argparse. Any
-other value, such as a lambda, is an `Expression`.
+A value counts as constant if it can be computed from constants. This covers names that are assigned
+once in their function or module, f-strings and sums, `os.path.join`, keyword arguments that are
+read from an object (`config.size` is 5 after `config = Config(size=5)`), and defaults of argparse.
+Any other value, such as a lambda, is an `Expression`.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _UNKNOWN = object()
 
 @dataclass(frozen=True)
 class Expression:
-    """A value that is not constant. text: as the script writes it; node: its tree."""
+    """A value in a script that is not constant."""
 
-    text: str
-    node: ast.AST = field(compare=False, repr=False)
+    text: str  # as written in the script
+    node: ast.AST = field(compare=False, repr=False)  # parsed
 
     @property
     def line(self) -> int:
@@ -41,21 +42,21 @@ class Expression:
 
 @dataclass(frozen=True)
 class Call:
-    """A call. name: the function's name, without its module or an alias; keywords: values by name,
-    with `**` for a mapping that is not constant."""
+    """A call in a script."""
 
-    name: str
+    name: str  # of the function, without its module or an alias
     line: int
     arguments: tuple[Any, ...]
-    keywords: dict[str, Any]
+    keywords: dict[str, Any]  # with the key `**` for a mapping that is not constant
 
     def __str__(self) -> str:
         return f"{self.name}(...)"
 
 
 def calls_of(text: str, path: Path, known: Container[str]) -> list[Call | Expression]:
-    """Return the calls of the functions in `known`, and all other entries of lists that have such
-    calls, in the order of the script. Raise UsageError for a text that is not Python."""
+    """Return the calls of functions in `known`, in the order of the script. If such a call is in a
+    list, the list's other entries are returned too. Raise UsageError for a text that is not
+    Python."""
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -81,8 +82,9 @@ class _Reader:
         self.scopes: list[dict[str, ast.expr | None]] = []
 
     def entries(self, node: ast.AST, known: Container[str]) -> Iterator[tuple[Any, bool]]:
-        """Yield (value, listed) for the calls and the entries of lists below a node, in the order
-        of the script. listed is True if `calls_of` returns the value."""
+        """Yield (value, wanted) in the order of the script: for each call of a function in `known`,
+        and for each other entry of a list with such a call. `wanted`: False if the entry is only a
+        name, which callers skip."""
         stack = [(node, False)]
         while stack:
             node, listed = stack.pop()
@@ -176,12 +178,12 @@ class _Reader:
 
 
 class _Leave(ast.AST):
-    """A marker on the stack of nodes: a function ends here."""
+    """A marker on the stack of nodes for the end of a function, whose names are then dropped."""
 
 
 def _names(block: ast.AST) -> dict[str, ast.expr | None]:
-    """Return the names that a module or function binds, each with its value if it is assigned once.
-    The value is None for all others, such as parameters and variables of loops."""
+    """Return {name: value} of the names that a module or function assigns once. Other names that it
+    binds, such as parameters and loop variables, have the value None."""
     names: dict[str, ast.expr | None] = {}
     stack = [*ast.iter_child_nodes(block)]
     while stack:

@@ -36,18 +36,16 @@ _COMMENTS = 60  # the column at which comments of settings begin
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a step of the recipe. value: a value to write as YAML, or a tuple of settings,
-    which becomes a mapping with an origin per entry; origin: the place of the value in the other
-    tool's file, as in `line 12: GopherQualityFilter(min_doc_words)`, or `default of DataTrove
-    0.10`."""
+    """A setting of the recipe, with the place where the other tool's file sets it. A value that is
+    a tuple of settings is written as a mapping, so that each of its entries has an origin."""
 
     name: str
-    value: object
-    origin: str
+    value: object  # to write as YAML, or a tuple of settings
+    origin: str  # `line 12: Filter(min_doc_words)` or `default of DataTrove 0.10`
 
     @property
     def plain(self) -> object:
-        """The value in the form that a step takes."""
+        """The value as a step takes it: a tuple of settings becomes a mapping, others stay."""
         if isinstance(self.value, tuple) and any(isinstance(v, Setting) for v in self.value):
             return {setting.name: setting.plain for setting in self.value}
         return self.value
@@ -55,28 +53,23 @@ class Setting:
 
 @dataclass(frozen=True)
 class MappedStep:
-    """A step of the recipe. origin: as in `line 10: GopherQualityFilter`; stands_for: the number of
-    steps of the other tool that this step replaces."""
+    """A step of the recipe that replaces one or more steps of the other tool."""
 
     step: str
     settings: tuple[Setting, ...]
-    origin: str
-    stands_for: int = 1
+    origin: str  # as in `line 10: GopherQualityFilter`
+    stands_for: int = 1  # number of steps that it replaces
 
 
 @dataclass(frozen=True)
 class Remark:
-    """A note to the user on a step or key of the other tool. line: the line in the tool's file, 0
-    if unknown; theirs: the name of the step or key; message: a sentence; unmapped: True if the step
-    is not in the recipe, False if it differs there; needless: True if the recipe needs no such
-    step.
-    """
+    """A note to the user on a step or key in the other tool's file."""
 
-    line: int
-    theirs: str
-    message: str
-    unmapped: bool
-    needless: bool = False
+    line: int  # in that file; 0 if not known
+    theirs: str  # name of the step or key
+    message: str  # one sentence
+    unmapped: bool  # True if it is not in the recipe, False if it differs there
+    needless: bool = False  # True if the recipe needs no such step
 
     def __str__(self) -> str:
         place = f"line {self.line}: " if self.line else ""
@@ -86,18 +79,17 @@ class Remark:
 
 @dataclass(frozen=True)
 class Migration:
-    """A recipe that does what another tool's configuration does. tool: the name of the other tool;
-    input: the recipe's input; read: its section `read`."""
+    """A recipe that does what another tool's configuration does."""
 
-    tool: str
-    input: Setting | None
+    tool: str  # name of the other tool
+    input: Setting | None  # of the recipe
     steps: tuple[MappedStep, ...]
     remarks: tuple[Remark, ...]
-    read: tuple[Setting, ...] = ()
+    read: tuple[Setting, ...] = ()  # the recipe's section `read`
 
     @property
     def mapped(self) -> int:
-        """The number of steps of the other tool that the recipe replaces."""
+        """The number of the other tool's steps that the recipe replaces or does not need."""
         return sum(s.stands_for for s in self.steps) + sum(r.needless for r in self.remarks)
 
     @property
@@ -106,8 +98,8 @@ class Migration:
         return self.mapped + sum(r.unmapped for r in self.remarks)
 
     def checked(self) -> Migration:
-        """Return the migration without the steps and settings of `read` whose values our checks
-        refuse. A remark replaces each."""
+        """Return the migration without the steps and `read` settings whose values llmcurate
+        refuses. A remark takes the place of each."""
         steps, remarks = [], list(self.remarks)
         for step in self.steps:
             values = {s.name: s.plain for s in step.settings}
@@ -126,7 +118,7 @@ class Migration:
         return replace(self, steps=tuple(steps), read=tuple(read), remarks=tuple(remarks))
 
     def recipe(self, name: str) -> str:
-        """Return the recipe as YAML. A comment after each value tells its origin."""
+        """Return the recipe as YAML, with a comment after each value that tells its origin."""
         lines = [f"# From a configuration of {self.tool}, by `llmcurate migrate`."]
         lines += _lines("", Setting("name", name, ""))
         if self.input:
@@ -176,8 +168,8 @@ def _flow(value: object, **style: Any) -> str:
 
 
 def read_configuration(path: Path) -> tuple[str, object | None]:
-    """Return a configuration's text and, if it is YAML, JSON or TOML, its content, else None. Raise
-    UsageError for a file that is no text, is too large or has damaged syntax."""
+    """Return (text of the file, parsed content); the content is None unless the file is YAML, JSON
+    or TOML. Raise UsageError for a file that is not text, is too large or has damaged syntax."""
     try:
         check_regular(path)
         with open(path, "rb") as file:
@@ -210,8 +202,8 @@ def _toml(text: str, path: Path) -> object:
 
 
 def migrate(path: Path, tool: str | None = None) -> Migration:
-    """Return the checked migration of a configuration. tool: a key of `TOOLS`; None: the tool is
-    recognised. Raise UsageError for a file that is a configuration of no tool."""
+    """Return the checked migration of a configuration. `tool` is a key of `TOOLS`, or None to
+    recognise the tool. Raise UsageError if the file is not a configuration of any known tool."""
     if tool is not None and tool not in TOOLS:
         raise UsageError(f"--from {tool}: choose one of {', '.join(TOOLS)}")
     text, document = read_configuration(path)

@@ -1,5 +1,5 @@
-"""NeMo Curator's YAML of filters, of fuzzy and of semantic deduplication, and its Python scripts
-with filters, modifiers and workflows (docs/migrate.md).
+"""Convert NeMo Curator's configurations to recipes: YAML that lists filters or configures fuzzy or
+semantic deduplication, and Python scripts with filters, modifiers and workflows (docs/migrate.md).
 
 Source of rules and defaults: NVIDIA/NeMo-Curator 0.9, nemo_curator/filters, modifiers, modules.
 """
@@ -188,7 +188,7 @@ def recognises(text: str, path: Path, document: object | None) -> bool:
 
 
 def migrate(text: str, path: Path, document: object | None) -> Migration:
-    """Return the recipe of a configuration. Raise UsageError for an entry that is no filter."""
+    """Return the recipe of a configuration. Raise UsageError for an entry that names no filter."""
     column = None
     operators: Iterator[Operator | Remark]
     if document is None:
@@ -239,7 +239,7 @@ def _calls(text: str, path: Path) -> Iterator[Operator | Remark]:
 
 
 def _inner(call: Call) -> Any:
-    """Return the filter or modifier in a wrapper, and any other call itself."""
+    """Return the filter or modifier that a call wraps, or the call itself if it wraps nothing."""
     if call.name not in WRAPPERS:
         return call
     return [*call.arguments, call.keywords.get(WRAPPERS[call.name])][0]

@@ -1,7 +1,7 @@
 """Operators: steps of other tools as configured, and rules that turn them into our steps.
 
-In the settings of a rule, `max.digits` names the entry `digits` of the mapping `max`. Many filters
-of other tools have a single limit, so `merged` joins filters that stand together into one step.
+In the settings of a rule, `max.digits` names the entry `digits` of the mapping `max`. A filter of
+another tool often has a single limit, so `merged` joins neighbouring filters into one step.
 """
 
 from __future__ import annotations
@@ -76,38 +76,35 @@ Mapped = Iterator[MappedStep | Remark | Setting]  # a Setting belongs to the sec
 
 
 class Theirs(NamedTuple):
-    """A setting of another tool. default: its value in a configuration without it; None and NONE
-    leave our setting out. change: returns our value for that of the other tool."""
+    """A setting of another tool, from which the value of our setting is computed."""
 
     key: str
-    default: Any = None
-    change: Callable[[Any], Any] = lambda value: value
+    default: Any = None  # their value if not configured; None, NONE: omit ours
+    change: Callable[[Any], Any] = lambda value: value  # their value -> ours
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that turns an operator, a step of another tool, into our step. step: its name, or
-    `read` for that section of a recipe; settings: fixed values, or `Theirs`; differs: what our step
-    does otherwise; more: True if another step already counts for the operator; off: values of the
-    other tool that switch off a limit."""
+    """A rule that turns an operator, a step of another tool, into our step."""
 
-    step: str
-    settings: Mapping[str, object] = field(default_factory=dict)
-    differs: str = ""
-    more: bool = False
-    off: tuple[object, ...] = ()
+    step: str  # name of our step, or `read` for that section of a recipe
+    settings: Mapping[str, object] = field(default_factory=dict)  # ours -> value or `Theirs`
+    differs: str = ""  # what our step does otherwise
+    more: bool = False  # True if the operator is already counted with another step
+    off: tuple[object, ...] = ()  # values of the other tool that switch off a limit
 
     def keys(self) -> tuple[str, ...]:
         """Return the names of the operator's settings that the rule uses."""
         return tuple(v.key for v in self.settings.values() if isinstance(v, Theirs))
 
     def off_values(self) -> Mapping[str, object]:
-        """Return the values that switch off the step's limits."""
+        """Return {setting of llmcurate's step: value that switches the setting off}."""
         return {**FILTERS, **NEIGHBOURS}.get(self.step, {})
 
 
 def rule(step: str, differs: str = "", /, off: tuple[object, ...] = (), **settings: Any) -> Rule:
-    """Return a rule whose settings are the keyword arguments."""
+    """Return a rule that turns another tool's operator into `step`. The arguments are fields of the
+    class Rule; further keyword arguments are the settings of `step`."""
     return Rule(step, settings, differs, off=off)
 
 
@@ -120,19 +117,19 @@ def several(rules: Rules) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True)
 class Operator:
-    """A step of another tool. values: its settings; lines: the lines of settings, if known; tool:
-    the name and version of the tool, whose defaults apply."""
+    """A step of another tool, as a configuration has it."""
 
     name: str
     line: int
-    values: Mapping[str, Any]
-    path: Path
-    tool: str
-    lines: Mapping[str, int] = field(default_factory=dict)
+    values: Mapping[str, Any]  # its settings
+    path: Path  # of the configuration
+    tool: str  # name and version, whose defaults apply
+    lines: Mapping[str, int] = field(default_factory=dict)  # of settings, if known
 
     def value(self, theirs: Theirs) -> Any:
-        """Return the value of a setting, after `change`. Raise UsageError if it is of another kind
-        than the default."""
+        """Return the value of llmcurate's setting, computed from `theirs`, a setting of this
+        operator in the other tool. Raise UsageError if the operator's value for `theirs` does not
+        have the type of the default of `theirs`."""
         value = self.values.get(theirs.key)
         if value is None or isinstance(value, (Expression, Call)):
             value = theirs.default
@@ -151,7 +148,7 @@ class Operator:
         return None if value is None else theirs.change(value)
 
     def mapped(self, rules: Rules) -> Mapped:
-        """Yield the steps of the rules, and remarks on what differs."""
+        """Yield the steps into which these rules turn the operator, and remarks on what differs."""
         for rule in several(rules):
             settings = [self._setting(rule, *each) for each in rule.settings.items()]
             given = tuple(s for s in settings if s.value is not None and not _boundless(s.value))
@@ -166,7 +163,7 @@ class Operator:
                 yield (self.needless if rule.step == "read" else self.differs)(rule.differs)
 
     def tried(self, results: Mapped) -> Mapped:
-        """Yield the results, or one remark if a setting is of a wrong kind."""
+        """Yield the results, or only one remark if a setting has a value of a wrong type."""
         try:
             yield from [*results]
         except (AttributeError, TypeError, ValueError, UsageError) as error:
@@ -216,9 +213,9 @@ def migration(
     source: Setting | None = None,
     text: Setting | None = None,
 ) -> Migration:
-    """Return the migration made of these results: steps, remarks, and settings of the section
-    `read`, alone or in a step `read`. source: the recipe's input, unless there is a setting
-    `input`. text: the column of the text."""
+    """Return the migration made of `results`: steps, remarks and settings of the section `read`.
+    `source` is the recipe's input, unless a setting `input` is among the results, and `text` is the
+    name of the column with texts."""
     results = list(results)
     steps = [result for result in results if isinstance(result, MappedStep)]
     settings = {result.name: result for result in results if isinstance(result, Setting)}
@@ -236,9 +233,9 @@ def migration(
 
 
 def merged(steps: Iterable[MappedStep]) -> tuple[MappedStep, ...]:
-    """Return the steps after joining those of the same name whose settings agree: steps in FILTERS
-    if no step between them changes texts, steps in NEIGHBOURS if they are adjacent. Settings that
-    are lists are joined, too."""
+    """Return the steps after joining steps of the same name whose settings agree. Steps named in
+    FILTERS are joined if no step between them changes texts, steps named in NEIGHBOURS if they are
+    adjacent. Settings that are lists are joined too."""
     groups: list[list[MappedStep]] = []
     # {step name: [(group that a further step may join, its settings)]}
     latest: dict[str, list[tuple[list[MappedStep], dict[str, object]]]] = {}
@@ -288,12 +285,14 @@ def _one(group: list[MappedStep]) -> MappedStep:
 
 
 def node_line(root: yaml.Node | None, *keys: str | int) -> int:
-    """Return the line of a path of keys in a tree of YAML nodes, or of the last key that exists."""
+    """Return the line of the value at the path `keys` in a YAML tree. If the path ends early,
+    return the line of its last existing key."""
     return line_of(root, *keys) or 0
 
 
 def need(value: Any, kind: type, path: Path, line: int, what: str) -> Any:
-    """Return the value, or an empty one for None. Raise UsageError if it is of another kind."""
+    """Return the value after checking that it is of the type `kind`; None becomes an empty list or
+    mapping. Raise UsageError for another type."""
     if value is None and kind is not str:
         return kind()
     if not isinstance(value, kind):

@@ -39,7 +39,7 @@ HASHES = (
 
 
 def _rules(o: Operator) -> Rules:
-    """Return the rules of an algorithm, whose settings have shorter names in 0.4."""
+    """Return the rules for an algorithm. text-dedup 0.4 has shorter names of settings."""
     old = o.tool == OLD
     ngram = "ngram" if old else "ngram_size"
     settings: dict[str, object]

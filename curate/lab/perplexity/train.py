@@ -59,20 +59,19 @@ _FILES = (("hi", "u8"), ("lo", "u8"), ("count", "i8"), ("pruned", "u1"))
 
 @dataclass(frozen=True)
 class Order:
-    """The n-grams of one order, sorted by the last word, then the word before it, and so on. hi,
-    lo: uint64[n], the upper and lower halves of the keys; a key holds the numbers of an n-gram's
-    words. count: int64[n], adjusted counts. pruned: uint8[n], 1 for an n-gram not in the model."""
+    """The n-grams of one order, sorted by the last word, then the word before it, and so on. The
+    128-bit key of an n-gram holds the numbers of its words."""
 
     n: int
-    hi: np.ndarray
-    lo: np.ndarray
-    count: np.ndarray
-    pruned: np.ndarray
+    hi: np.ndarray  # uint64[n]: upper half of the keys
+    lo: np.ndarray  # uint64[n]: lower half of the keys
+    count: np.ndarray  # int64[n]: adjusted counts
+    pruned: np.ndarray  # uint8[n]: 1 if the model leaves the n-gram out
 
 
 @njit(nogil=True)
 def _effective(hi, lo, order, bits):
-    """Return the order of an n-gram after removing all <s> at its beginning except one."""
+    """Return the order of an n-gram after removing all but one of the <s> at its beginning."""
     width = np.uint64(bits)
     mask = (np.uint64(1) << width) - np.uint64(1)
     n = order
@@ -120,9 +119,10 @@ def order_sizes(hi, lo, order, bits):
 
 @njit(cache=True, nogil=True)
 def adjust_order(hi, lo, count, order, bits, n, least, outh, outl, outc, pruned):
-    """Fill outh, outl, outc and pruned with the n-grams of order n: keys, adjusted counts, and 1
-    for those left out of the model. An n-gram is left out if its plain count is at most `least`, or
-    if it contains <unk>: n-grams of rare words would make a text of unknown words probable."""
+    """Fill `outh` and `outl` with the keys of the n-grams of order n, and `outc` with their
+    Kneser-Ney adjusted counts (numbers of different words before them). Set `pruned` to 1 for
+    n-grams left out of the model: those that occur at most `least` times, and those with <unk>.
+    <unk> replaces rare words, so its n-grams would make a text of unknown words probable."""
     k = -1
     plain = 0
     for j in range(len(hi)):
@@ -156,9 +156,10 @@ def adjusted(
     bits: int,
     prune: Sequence[int],
 ) -> list[Order]:
-    """Return the n-grams of orders 1 to `order`, as files in the folder. hi, lo: uint64[n], keys of
-    the n-grams of the highest order, sorted as in `Order`. count: int64[n], their counts. prune:
-    for each order, n-grams with at most this count are left out."""
+    """Return the n-grams of each order from 1 to `order`, with adjusted counts (see the top of this
+    file), as files in the folder. `hi`, `lo`: uint64[] and `count`: int64[] are keys and counts of
+    the n-grams of order `order`, sorted as in `Order`; a key has `bits` bits per word. n-grams of
+    order n that occur at most `prune[n - 1]` times, and those with <unk>, are marked as pruned."""
     sizes = order_sizes(hi, lo, order, bits)
     orders = []
     for n in range(1, order + 1):
@@ -185,10 +186,10 @@ FALLBACK: Discounts = (0.5, 1.0, 1.5)
 
 
 def discounts(counts: Sequence[int], order: int, fallback: bool = False) -> Discounts:
-    """Return the discounts (D1, D2, D3+) of one order. counts: the numbers n_k of n-grams with
+    """Return the discounts (D1, D2, D3+) of one order. `counts` are the numbers n_k of n-grams with
     adjusted count k = 1, 2, 3 and 4. By Chen and Goodman 1998, equation 26, Y = n_1 / (n_1 + 2 n_2)
     and D_k = k - (k + 1) Y n_{k+1} / n_k for k = 1, 2, 3. If a D_k cannot be computed or is not
-    between 0 and k, return FALLBACK if `fallback` is set, else raise RunFailed."""
+    between 0 and k, return FALLBACK if `fallback` is set, otherwise raise RunFailed."""
     why = ""
     values = []
     for k in (1, 2, 3):
@@ -212,21 +213,19 @@ def discounts(counts: Sequence[int], order: int, fallback: bool = False) -> Disc
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of one order. prob: float64[n], the interpolated probability of each n-gram (in
-    order 1, of each word of the vocabulary). backoff: float64[n], 1 if no word follows the
-    n-gram."""
+    """The smoothed model of one order."""
 
     order: Order
-    prob: np.ndarray
-    backoff: np.ndarray
+    prob: np.ndarray  # float64[n]: probabilities (order 1: of the whole vocabulary)
+    backoff: np.ndarray  # float64[n]: 1 if no word follows the n-gram
 
 
 @njit(cache=True, nogil=True)
 def unigrams(ids, count, vocab, d, prob):
-    """Write the probability of each word to prob: float64[vocab]. ids: uint64[words], the numbers
-    of the words that occur. count: int64[words], their adjusted counts. d: float64[4], the discount
-    of each count. <s> gets probability 1, because it is never predicted. <unk>, number 0, gets the
-    probability of an unseen word, whatever its count."""
+    """Write the probability of each word to `prob`, float64[vocab]. `ids` are the numbers of the
+    words that occur, uint64[words], `count` their adjusted counts, int64[words], and `d` the
+    discount by count, float64[4]. <s> gets probability 1, because it is never predicted. <unk>,
+    number 0, gets the probability of an unseen word, whatever its count."""
     total = 0.0
     taken = 0.0
     for i in range(len(ids)):
@@ -242,12 +241,18 @@ def unigrams(ids, count, vocab, d, prob):
 
 @njit(cache=True, nogil=True)
 def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, backoff, share, weight):
-    """Compute the discounted share of each n-gram in its context (all words but the last), and the
-    context's back-off. hi, lo: keys of the n-grams, sorted by context. low_hi, low_lo: keys of the
-    n-grams that are one word shorter (empty if these are words). d: float64[4], the discount of
-    each count. Outputs: share, float64[n]; weight, float64[n], the back-off of each n-gram's
-    context; backoff, float64, of each shorter n-gram. Return True if all contexts are among the
-    shorter n-grams."""
+    """Compute each n-gram's discounted share in its context (all words but the last), and the
+    context's back-off. Return True if all contexts are among the n-grams that are one word shorter.
+
+    Arrays (keys have `bits` bits per word):
+        hi, lo          uint64[n]: keys of the n-grams, sorted by context
+        count, pruned   int64[n] and uint8[n]: adjusted counts; 1 if the model leaves the n-gram out
+        d               float64[4]: discount by count
+        low_hi, low_lo  uint64[]: keys of the n-grams one word shorter; empty if these are words
+        share           float64[n], written: share of the n-gram in its context
+        weight          float64[n], written: back-off of the context, in the row of each n-gram
+        backoff         float64[], written: the same back-off, in the row of the shorter n-gram
+    """
     width = np.uint64(bits)
     i, n, p = 0, len(hi), np.int64(0)
     while i < n:
@@ -279,8 +284,9 @@ def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, backoff, share, we
 
 @njit(cache=True, nogil=True)
 def interpolate(hi, lo, bits, share, weight, low_hi, low_lo, low_prob, prob):
-    """Write the probability of each n-gram to prob: float64[n], as share + weight * the probability
-    of the n-gram without its first word."""
+    """Write the probability of each n-gram to `prob`, float64[n]: its discounted relative frequency
+    `share`, plus `weight` times the probability `low_prob` of the n-gram without its first word.
+    `hi` and `lo` are halves of n-grams' keys, `low_hi` and `low_lo` those of the shorter ones."""
     width = np.uint64(bits)
     p = np.int64(0)
     for i in range(len(hi)):
@@ -336,8 +342,9 @@ def _to_suffix_order(
 def estimate(
     folder: Path, orders: Sequence[Order], vocab: int, bits: int, fallback: bool, rows: int
 ) -> tuple[list[Estimate], list[Discounts]]:
-    """Return the probabilities and back-offs of all orders, and their discounts. rows: the number
-    of n-grams to sort in memory at a time. Raises RunFailed if discounts cannot be computed."""
+    """Return the probabilities and back-offs of all orders, and their discounts. `rows` is the
+    number of n-grams to sort in memory at a time. Raises RunFailed if discounts cannot be
+    computed."""
     used = [discounts(counts_of_counts(o.count).tolist(), o.n, fallback) for o in orders]
     prob, first = np.empty(vocab), orders[0]
     unigrams(first.lo, first.count, vocab, _table(used[0]), prob)
@@ -373,19 +380,17 @@ Texts = Callable[[], Iterable[pa.LargeStringArray]]
 
 @dataclass(frozen=True)
 class Smoothing:
-    """The settings of an estimate. prune: for each order, n-grams with at most this count are left
-    out; the last number applies to all higher orders. min_count: the least count of a word in the
-    vocabulary."""
+    """The settings for estimating a model."""
 
     order: int = 5
-    prune: tuple[int, ...] = (0,)
-    min_count: int = 1
-    fallback: bool = False
+    prune: tuple[int, ...] = (0,)  # largest count to leave out, by order; the last one repeats
+    min_count: int = 1  # least count of a word in the vocabulary
+    fallback: bool = False  # use FALLBACK if discounts cannot be computed
     memory_mib: int = 1024
 
     def pruned(self) -> list[int]:
         """Return the largest count to leave out, for each order. Raises UsageError if these counts
-        could keep an n-gram but leave out a shorter n-gram in it."""
+        might leave out an n-gram that is part of a longer n-gram in the model."""
         limits = [*self.prune, *[self.prune[-1]] * (self.order - len(self.prune))]
         if len(self.prune) > self.order or limits[0] != 0 or limits != sorted(limits):
             raise UsageError(
@@ -397,16 +402,16 @@ class Smoothing:
 
 @dataclass(frozen=True)
 class Numbered:
-    """A corpus on disk, with words as numbers. ids: uint32[words], the numbers. ends:
-    int64[sentences], where each sentence ends in `ids`."""
+    """A corpus on disk, with words as numbers."""
 
-    ids: np.ndarray
-    ends: np.ndarray
+    ids: np.ndarray  # uint32[words]
+    ends: np.ndarray  # int64[sentences]: end of each sentence in `ids`
     words: Vocabulary
 
 
 def number_words(texts: Texts, folder: Path, variant: Variant, unit: Unit, least: int) -> Numbered:
-    """Number words by frequency and return the corpus; words rarer than `least` are <unk>."""
+    """Return the corpus with each word replaced by its id. Frequent words have the lower ids. Words
+    that occur fewer than `least` times get the id of <unk>."""
     growing = VocabularyBuilder()
     ids, ends = _written(folder, (of_words(t, variant, unit, growing.add) for t in texts()))
     words, new = growing.settled(least)
@@ -414,8 +419,8 @@ def number_words(texts: Texts, folder: Path, variant: Variant, unit: Unit, least
 
 
 def number_pieces(texts: Texts, folder: Path, variant: Variant, pieces: bytes) -> Numbered:
-    """Return the corpus with each piece replaced by its number. Pieces are numbered in the order of
-    the SentencePiece model; the words that are not among its pieces follow."""
+    """Return the corpus with each piece (part of a word) replaced by its id. Ids follow the order
+    of the SentencePiece model. Strings of the corpus that this model lacks get higher ids."""
     processor = load_pieces(pieces, "--pieces")
     growing = VocabularyBuilder()
     word_ids = piece_ids(growing.add, processor)
@@ -448,8 +453,8 @@ def _written(folder: Path, batches: Iterator[Sentences]) -> tuple[np.ndarray, np
 def count_ngrams(
     corpus: Numbered, folder: Path, order: int, bits: int, rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (hi, lo: uint64[n], keys; count: int64[n]) of all n-grams of the highest order, sorted
-    like `Order`."""
+    """Return the n-grams of the highest order as (hi, lo, count), sorted by the last word first
+    (see `Order`): the halves of the keys, uint64[n], and the numbers of occurrences, int64[n]."""
     from curate.scoring.perplexity.table import sort_order
 
     sorter = Sorter(folder, "ngrams", order * bits, rows, {"count": "i8"})
@@ -495,7 +500,7 @@ def _merged(hi: np.ndarray, lo: np.ndarray, count: np.ndarray) -> tuple[np.ndarr
 
 @dataclass(frozen=True)
 class Card:
-    """Facts about a model. pruned, counts: the numbers of n-grams left out and kept, by order."""
+    """Facts about a model."""
 
     file: str
     variant: Variant
@@ -504,9 +509,9 @@ class Card:
     sentences: int
     tokens: int
     vocabulary: int
-    pruned: list[int]
+    pruned: list[int]  # number of n-grams left out, by order
     discounts: list[list[float]]
-    counts: list[int]
+    counts: list[int]  # number of n-grams in the model, by order
     bytes: int
 
 
@@ -519,9 +524,9 @@ def train(
     unit: Unit,
     pieces: bytes = b"",
 ) -> Card:
-    """Train a model, write out/name and return facts about it. texts: a function that returns the
-    corpus in batches, at each call from the beginning. pieces: the file of a SentencePiece model,
-    for the unit `pieces`. Raises UsageError for wrong settings, RunFailed for too little text."""
+    """Train a model, write out/name and return facts about it. Each call of `texts` returns the
+    corpus in batches, from the beginning. `pieces` is the content of a SentencePiece model file, if
+    the unit is `pieces`. Raises UsageError for wrong settings, RunFailed for too little text."""
     prune = how.pruned()
     work = out / ".work"
     remove(work, inside=out)

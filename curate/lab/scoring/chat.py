@@ -39,9 +39,10 @@ def completions_url(endpoint: str) -> str:
 
 
 def key_for(url: str, variable: str | None) -> str:
-    """Return the key to send to a URL, or "". The key of the default variable may be meant for
-    another server, so it is not sent unencrypted over a network. Raises UsageError if the key is
-    missing. The message does not show `variable`, which a user may have set to the key itself."""
+    """Return the key to send to a URL, or "". The environment variable `variable`, or else KEY, has
+    the key. The key in KEY may be for another server, so it is not sent unencrypted over a network.
+    Raises UsageError if the key is missing. The message does not show `variable`, which a user may
+    have set to the key itself."""
     parts = urlsplit(url)
     is_private = parts.scheme == "https" or parts.hostname in THIS_MACHINE
     key = os.environ.get(variable or KEY, "") if variable or is_private else ""
@@ -54,7 +55,8 @@ def key_for(url: str, variable: str | None) -> str:
 
 
 class ChatModel:
-    """A client of a language model's server. Set `stop` to end the waits between tries."""
+    """A client of a language model's server. Set the event `stop` to end a wait between two
+    tries."""
 
     def __init__(self, chosen: QualityLabel) -> None:
         self._url = completions_url(chosen.endpoint)

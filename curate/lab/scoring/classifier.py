@@ -101,8 +101,9 @@ class Classifier(CorpusStep, FromFiles):
         return downloaded_folder(self.model, self._what)
 
     def identity(self) -> Identity:
-        """Return the identity with the model's folder, which workers use too. Raises UsageError if
-        the model is missing or damaged, or has no such label."""
+        """Return what identifies the step: its settings, with the model's local folder as `model`,
+        so that workers read this folder. Raises UsageError if the model is missing, damaged or
+        without the label."""
         self.open()
         identity = super().identity()
         identity.settings |= {"model": str(self._folder())}
@@ -139,7 +140,8 @@ class Classifier(CorpusStep, FromFiles):
         return pa.table({"outputs": pa.array(outputs.tolist(), SCHEMA.field("outputs").type)})
 
     def resolve(self, sketches: Sketches) -> Decided:
-        """Write the outputs unchanged; the method `apply` then decides on each document."""
+        """Write the model's outputs unchanged. The method `apply` compares them with the limits
+        later."""
 
         def rows() -> Iterator[pa.RecordBatch]:
             for batch in sketches.batches(["outputs"], ROWS):

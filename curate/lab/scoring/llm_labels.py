@@ -66,7 +66,8 @@ def verdict(answer: dict[str, Any]) -> int | str:
 
 
 def prompt_text(name: str) -> str:
-    """Return the text of a shipped prompt or of a file. Raises UsageError if it is not usable."""
+    """Return the text of a shipped prompt or of a file. Raises UsageError if it cannot be read or
+    does not have `{text}`, the place of the document's text, exactly once."""
     shipped = Path(__file__).with_name("prompts") / f"{name}.txt"
     try:
         text = (shipped if name in PROMPTS else Path(name)).read_text("utf-8-sig")
@@ -79,17 +80,17 @@ def prompt_text(name: str) -> str:
 
 
 class Document(NamedTuple):
-    """A document: its id, its text as far as it is read, and the SHA-256 of its request."""
+    """A document of the sample."""
 
     id: str
-    text: str
-    request: str
+    text: str  # its beginning, as far as it is sent
+    request: str  # SHA-256 of the request
 
 
 class Labeller:
-    """The labels of a sample of documents. `documents` is the sample: the documents with the
-    smallest hashes of id and seed, so their order in the input does not matter. `missing` has those
-    without an answer in the log. Raises UsageError for wrong settings."""
+    """Labels a sample of documents. The sample `documents` has the smallest hashes of id and seed,
+    so the order of the input does not matter. `missing` are the documents of the sample that have
+    no answer in the log yet. Raises UsageError for wrong settings."""
 
     def __init__(
         self, inputs: list[str], read: ReadSettings, chosen: QualityLabel, out: Path, quiet: bool
@@ -156,8 +157,9 @@ class Labeller:
                     pass  # a line that a kill cut off, or the settings of a run
 
     def ask(self, model: ChatModel, quiet: bool) -> Counter[str]:
-        """Request the missing answers and write each to the log at once. Return {reason: requests
-        without an answer}. Raises RunFailed after IN_A_ROW documents in a row without a label."""
+        """Send the missing requests and write each answer to the log at once. Return {reason:
+        number of requests without an answer}. Raises RunFailed if IN_A_ROW documents in a row get
+        no label."""
         failed, lock, in_a_row = Counter[str](), threading.Lock(), 0
         prompt = text_digest(self.prompt)
 
@@ -202,8 +204,8 @@ class Labeller:
         return failed
 
     def write(self) -> dict[str, Any]:
-        """Write the labels. Return the numbers of documents, labels and tokens, labels by score,
-        answers without a score by reason, and the cost in USD."""
+        """Write the labels. Return the numbers of documents, labels and tokens, of labels by score
+        and of unusable answers by reason, and the cost in USD."""
         lines, results, tokens = [], Counter[int | str](), [0, 0]
         for document in sorted(self.documents):
             answer = self._answers.get(document.request)

@@ -30,8 +30,8 @@ ON_GPU, ON_PROCESSOR = 32, 1  # texts per batch; long texts gain nothing on a pr
 
 
 class Head(BaseModel):
-    """The keys of config.json that are read, with the defaults of transformers. A model with one
-    label and no problem_type is a regression, as in transformers."""
+    """The settings that are read from a model's config.json. As in transformers, which has the same
+    defaults, a model with one label and no problem_type is a regression."""
 
     architectures: list[str]
     id2label: dict[int, str] = {0: "LABEL_0", 1: "LABEL_1"}
@@ -61,8 +61,9 @@ class Head(BaseModel):
         return [*self.id2label.values()]
 
     def scores(self, outputs: np.ndarray) -> np.ndarray:
-        """Return float64[texts, labels], as the pipeline of transformers does: the outputs of a
-        regression, the sigmoid if a text can have several labels, else the softmax."""
+        """Return the scores of outputs, float64[texts, labels], as the pipeline of transformers
+        does. These are the outputs themselves for a regression, their sigmoid if a text can have
+        several labels, and their softmax otherwise."""
         values = outputs.astype(np.float64)
         if self.problem_type == "multi_label_classification":
             return np.asarray(0.5 * (1 + np.tanh(values / 2)))  # the sigmoid, without overflow
@@ -75,8 +76,8 @@ class Head(BaseModel):
 
 
 def read_head(folder: Path, what: str) -> Head:
-    """Return the head that config.json describes. Raises UsageError, which begins with `what`, if
-    the file is missing or damaged, or describes no model that classifies texts."""
+    """Return what config.json says about a model that classifies texts. Raises UsageError,
+    beginning with `what`, if the file is missing, damaged or about another kind of model."""
     try:
         return Head.model_validate(json.loads((folder / CONFIG).read_bytes()))
     except ValidationError as error:
@@ -97,7 +98,7 @@ def downloaded_folder(model: str, what: str) -> Path:
 
 
 def model_files(folder: Path, what: str) -> list[Path]:
-    """Return all files in a folder that the outputs depend on. Raises UsageError, which begins with
+    """Return all files in a folder on which the outputs depend. Raises UsageError, beginning with
     `what`, if one of these files or the library that runs them is missing."""
     if onnx_file(folder) is not None:
         return [*onnx_files(folder, what), folder / CONFIG]
@@ -112,7 +113,8 @@ def model_files(folder: Path, what: str) -> list[Path]:
 
 
 class SequenceModel:
-    """A loaded model. `batch_size` is the number of texts per batch; None: 32 on a GPU, else 1."""
+    """A loaded model. `batch_size` is the number of texts per batch, or None for 32 on a GPU and 1
+    on a CPU."""
 
     def __init__(self, folder: Path, max_tokens: int, batch_size: int | None, what: str) -> None:
         self.head, self._what = read_head(folder, what), what
@@ -139,7 +141,8 @@ class SequenceModel:
         return outputs
 
     def _padded(self, tokens: int) -> int:
-        """Return the padded length: a multiple of 8, and at most a quarter more above 32 tokens."""
+        """Return the length to which a text is padded, in tokens: a multiple of 8. Above 32 tokens,
+        it is at most a quarter more than the text's own length."""
         step = max(8, (1 << (tokens - 1).bit_length()) // 8)
         most = self._model.starts.max_tokens
         return tokens if self._rows == 1 else min(-(-tokens // step) * step, most)

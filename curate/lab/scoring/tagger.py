@@ -1,10 +1,10 @@
-"""Cut sentences, paragraphs or documents that a fastText model gives a label, or drop their
-documents.
+"""Cut units (sentences, paragraphs or documents) to which a fastText model gives a label, or drop
+the documents that have such units.
 
 This follows Dolma's taggers and mixer (Soldaini et al. 2024, section 3.1.3; allenai/dolma,
-python/dolma/taggers/jigsaw.py and configs/dolma-v1_6/mixing/cc-head.yaml), which cut sentences that
-models of Jigsaw's comments score as hateful or not safe for work with 0.4 or more. Sentences are
-those of text/sentences.py.
+python/dolma/taggers/jigsaw.py and configs/dolma-v1_6/mixing/cc-head.yaml). Dolma cuts sentences
+that models trained on Jigsaw's comments score 0.4 or more as hateful or as not safe for work.
+Sentences are those of text/sentences.py.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ RULES = ("tagged",)
 
 
 def pieces(data: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the passages data[start:end], joined, as (uint8[bytes], offsets: int64[pieces +
-    1])."""
+    """Join the passages data[start:end]. Return (bytes: uint8[], offsets: int64[pieces + 1])."""
     sizes = end - start
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     at = np.arange(offsets[-1]) + np.repeat(start - offsets[:-1], sizes)
@@ -41,8 +40,8 @@ def pieces(data: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.nda
 class Tagger(FastTextStep):
     """Cuts text that gets a label from a fastText model, or drops documents with such text.
 
-    Columns: `units`, the number of units scored; `tagged`, the number with the label; `max_score`,
-    the highest score of the document.
+    Columns: `units`, the number of sentences, paragraphs or documents (setting `unit`) scored;
+    `tagged`, the number of these with the label; `max_score`, the highest score in the document.
     """
 
     paper: ClassVar[str] = "Soldaini et al. 2024 (Dolma), section 3.1.3"

@@ -12,11 +12,11 @@ trick", without their signs, because a bucket's inverse document frequency needs
 weights are (1 + ln count) * (ln((1 + N) / (1 + df)) + 1), those of scikit-learn's
 TfidfTransformer(sublinear_tf=True). The weighted counts are reduced by an SVD (latent semantic
 analysis, Deerwester et al. 1990), with the randomized algorithm of Halko, Martinsson and Tropp 2011
-(algorithm 4.4) over a sample of documents. The residual of a document after the SVD is hashed with
-signs into a few more dimensions (a count sketch, Charikar et al. 2002), which keep its inner
-products in expectation. Without these dimensions, two documents would count as similar if they
-agreed only in the part that the SVD explains, about a twentieth (docs/dedup/semantic.md has
-figures). `residual=0` is plain LSA.
+(algorithm 4.4) over a sample of documents. What the SVD leaves over of a document (its residual) is
+hashed with random signs into a few more dimensions (a count sketch, Charikar et al. 2002). Inner
+products of such hashes are, in expectation, those of the residuals. Without these dimensions, two
+documents would count as similar if they agreed only in the small part that the SVD explains
+(docs/dedup/semantic.md has figures). `residual=0` is plain LSA.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ def bucket(value, features):
 
 @njit(cache=True, nogil=True)
 def hashed_counts(rows, hashes, features):
-    """Return the counts of words and pairs of neighbouring words of each document, as (offsets:
-    int64[documents + 1], buckets: uint32[], counts: uint16[]), with the buckets of a document in
-    the order of their first occurrence. rows: int64[documents + 1], the first word of each document
-    in hashes: uint64[words], the hash of each word."""
+    """Count the words and pairs of neighbouring words of each document by bucket.
+
+    `hashes` is uint64[words], the hash of each word; `rows` is int64[documents + 1], the first word
+    of each document. Return (offsets: int64[documents + 1], buckets: uint32[], counts: uint16[]). A
+    document's buckets are in the order of their first occurrence.
+    """
     documents = len(rows) - 1
     words = rows[documents] - rows[0]
     offsets = np.zeros(documents + 1, np.int64)
@@ -87,22 +89,20 @@ OVERSAMPLE, ITERATIONS = 10, 2
 
 @dataclass(frozen=True)
 class Basis:
-    """The weights and axes that turn hashed counts into vectors. idf: float32[features], weights.
-    row: int32[features], the feature's row in `axes`, -1 for none. axes: float32[rows, dimensions].
-    mixed: float32[dimensions, residual], each axis hashed in the same way as a residual."""
+    """The weights and axes that turn hashed counts into vectors."""
 
-    idf: np.ndarray
-    row: np.ndarray
-    axes: np.ndarray
-    mixed: np.ndarray
+    idf: np.ndarray  # float32[features]: weights
+    row: np.ndarray  # int32[features]: the feature's row in `axes`, -1 for none
+    axes: np.ndarray  # float32[rows, dimensions]
+    mixed: np.ndarray  # float32[dimensions, residual]: axes, hashed like a residual
 
     @property
     def size(self) -> int:
         return int(self.mixed.shape[0] + self.mixed.shape[1])
 
     def vectors(self, offsets: np.ndarray, buckets: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return float32[documents, size]: the vectors of hashed counts, not normalised. Raises
-        UsageError for unknown features, which sketches of another run may have."""
+        """Return the vectors of hashed counts, float32[documents, size], not normalised. Raises
+        UsageError for unknown features, which may come from another run's sketches."""
         if len(buckets) and not 0 <= int(buckets.min()) <= int(buckets.max()) < len(self.idf):
             raise UsageError("the sketches have unknown features: run that dedup again")
         return project(offsets, buckets, counts, self.idf, self.row, self.axes, self.mixed)
@@ -136,7 +136,8 @@ class Basis:
 
 @njit(nogil=True)
 def dimension_of(feature, residual):
-    """Return (dimension of the residual to which a feature is added, the sign of the addition)."""
+    """Return (index, sign) by a hash of `feature`. A count sketch of `residual` dimensions adds the
+    feature's weight, times the sign (1.0 or -1.0), to the dimension with this index."""
     value = mix(np.uint64(feature) + np.uint64(0x51ED270B))
     sign = 1.0 if value & np.uint64(1) else -1.0
     return np.int64((value >> np.uint64(1)) % np.uint64(residual)), sign
@@ -144,8 +145,8 @@ def dimension_of(feature, residual):
 
 @njit(cache=True, nogil=True)
 def signed_dimensions(features, residual):
-    """Return (dimensions: int64[], signs: float32[]), the results of the function `dimension_of`
-    for each of features: int64[]."""
+    """Return (indexes: int64[n], signs: float32[n]): the dimension of a count sketch to which each
+    of n features is added, and its sign there. `residual`: number of dimensions of the sketch."""
     at = np.empty(len(features), np.int64)
     signs = np.empty(len(features), np.float32)
     for i in range(len(features)):
@@ -155,8 +156,11 @@ def signed_dimensions(features, residual):
 
 @njit(cache=True, nogil=True)
 def project(offsets, buckets, counts, idf, row, axes, mixed):
-    """Return float32[documents, dimensions + residual]: each document's TF-IDF on the axes, then
-    its hashed residual. A row is summed in the order of its buckets, independently of others."""
+    """Return float32[documents, dimensions + residual]: each document's TF-IDF projected on the
+    SVD's axes, then its residual (what these leave over), hashed. `buckets` are the documents'
+    features, `row` each feature's row in `axes`, `mixed` the axes, hashed too. Each document is
+    summed on its own, in the order of its buckets, so other documents do not change a bit of its
+    vector."""
     dimensions, residual = mixed.shape
     out = np.zeros((len(offsets) - 1, dimensions + residual), np.float32)
     for d in range(len(offsets) - 1):
@@ -178,8 +182,8 @@ def project(offsets, buckets, counts, idf, row, axes, mixed):
 
 
 def randomized_axes(matrix, dimensions: int, seed: int) -> np.ndarray:
-    """Return float32[columns, at most `dimensions`]: right singular vectors of a sparse matrix,
-    those of the largest singular values first."""
+    """Return float32[columns, at most `dimensions`]: the right singular vectors of a sparse matrix
+    with the largest singular values, in falling order."""
     rows, _ = matrix.shape
     wide = min(dimensions + OVERSAMPLE, min(matrix.shape))
     matrix = matrix.astype(np.float32)
@@ -208,8 +212,10 @@ def fit(
     residual: int,
     seed: int,
 ) -> Basis:
-    """Return the basis of a corpus. df: int64[features], the document frequency of each feature.
-    documents: the number of documents. sample: (offsets, buckets, counts) of some documents."""
+    """Return the weights and SVD axes that turn feature counts into vectors. The corpus has
+    `documents` documents, with document frequencies `df`, int64[features]. `sample` is (offsets,
+    buckets, counts) of some documents. `dimensions`: number of axes. `residual`: number of
+    dimensions for what the axes leave over."""
     from scipy.sparse import csr_array
 
     offsets, buckets, counts = sample
@@ -279,7 +285,7 @@ def squared_lengths(block: np.ndarray) -> np.ndarray:
 def blocks(
     matrix: np.ndarray, rows: np.ndarray, most: int = ROWS
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield (slice of `rows`, these rows of the matrix as float32), at most `most` rows at a
+    """Yield (slice of `rows`, the matrix's rows[slice] as float32), at most `most` rows at a
     time."""
     for first in range(0, len(rows), most):
         span = slice(first, min(first + most, len(rows)))
@@ -297,10 +303,10 @@ def counts_of(batch: pa.RecordBatch) -> Counts:
 def frequencies(
     sketches: Sketches, work: Path, row_of: np.ndarray, features: int
 ) -> tuple[np.ndarray, Counts]:
-    """Return (df, counts). df: int64[features], the document frequency of each feature. counts: the
-    counts of the sampled documents, in the order of their rows. row_of: see `write_matrix`. work: a
-    folder for temporary files. The grouping of sketch files does not change the result, because
-    document frequencies are integers."""
+    """Return (document frequencies, int64[features]; feature counts of the sampled documents, in
+    the order of their rows). `row_of`, int64[documents], is each document's row in the matrix, and
+    the first SAMPLE rows are the sample. `work` is a folder for temporary files. The tasks count
+    groups of sketch files. The sums are of integers, so the grouping does not change them."""
     tasks, sample_rows = [], []
     for group in groups(sketches, sketches.sizes.task_embeddings):
         rows = row_of[group.first : group.first + group.rows]
@@ -332,11 +338,10 @@ COUNTS_FILE, ROWS_FILE = "counts.npz", "rows.npy"
 
 @dataclass(frozen=True)
 class CountTask(GroupTask):
-    """The task to count the features of a group of documents. sample: the numbers, within the
-    group, of the documents that belong to the sample."""
+    """A task to count the features of a group of documents."""
 
     features: int
-    sample: list[int]
+    sample: list[int]  # numbers, within the group, of documents in the sample
 
 
 def count_group(task: CountTask) -> None:
@@ -361,14 +366,14 @@ def count_group(task: CountTask) -> None:
 
 @dataclass(frozen=True)
 class EmbedTask(GroupTask):
-    """The task to compute the vectors of a group of documents. basis: the path of the basis."""
+    """A task to compute the vectors of a group of documents."""
 
-    basis: Path
+    basis: Path  # file of the basis
 
 
 def group_rows(sketches: Sketches, work: Path, basis: Path) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield (slice of documents in order of arrival, their vectors: int16[documents, size]) for
-    each group of documents. basis: the path of the basis. work: a folder for temporary files."""
+    """Yield (slice of documents in input order, their vectors: int16[documents, size]) per group of
+    documents. `basis` is the file of a saved Basis, `work` a folder for temporary files."""
     sketch_groups = groups(sketches, sketches.sizes.task_embeddings)
     tasks = [EmbedTask(group.part, work, group, basis) for group in sketch_groups]
     run_tasks(sketches.run, f"{__name__}:embed_group", _missing(tasks, ROWS_FILE))
@@ -411,7 +416,8 @@ def hashed_basis(
     residual: int,
     seed: int,
 ) -> Basis:
-    """Return the basis that this step or an earlier corpus saved, else a new one. Save it here."""
+    """Return the basis (the weights and axes of vectors), read from this step's folder if present.
+    If not, take the basis of an earlier corpus, or fit a new one, and save it in the folder."""
     file = sketches.folder / BASIS
     if file.exists():
         return Basis.load(file)
@@ -445,8 +451,8 @@ def _stored_rows(sketches: Sketches) -> Iterator[tuple[slice, np.ndarray]]:
 
 
 def write_matrix(sketches: Sketches, row_of: np.ndarray, basis: Basis | None, size: int) -> Path:
-    """Write embeddings.npy, int16[documents, size], if it is missing. row_of: int64[documents], the
-    row of each document in order of arrival. basis: None if the sketches hold vectors."""
+    """Write embeddings.npy, int16[documents, size], if it is missing. `row_of` is int64[documents],
+    the row of each document in input order. `basis` is None if the sketches are vectors already."""
     path = sketches.folder / MATRIX
     if not path.exists():
         rows = _stored_rows(sketches)

@@ -1,19 +1,20 @@
 """Semantic dedup from embeddings to decisions: clusters, similarities and the removal curve.
 
+A document is removed if its cosine to a preferred document is above 1 - epsilon (a setting).
 Results that do not depend on epsilon are kept in the step's folder: `basis.npz`, `embeddings.npy`,
 `centroids.npy` and `similarity.parquet`. A run with another epsilon starts from
 `similarity.parquet`.
 
 Clusters are those of spherical k-means: documents and centroids are unit vectors, and a document
-belongs to the centroid with the largest cosine (Dhillon and Modha 2001). Centroids are sums of
-integers, then integers again (see matrix.py), so clusters are the same on every machine.
-scikit-learn's MiniBatchKMeans and faiss sum floats in the order of their threads, and
-MiniBatchKMeans is not spherical.
+belongs to the centroid with the largest cosine (Dhillon and Modha 2001). Document vectors are
+integers. A centroid is the sum of its cluster's vectors, scaled and rounded to integers again (see
+matrix.py), so clusters are the same on every machine. scikit-learn's MiniBatchKMeans and faiss sum
+floats in the order of their threads, and MiniBatchKMeans is not spherical.
 
 SemDeDup (Abbas et al. 2023) compares documents within a cluster, and so never compares two similar
 documents on either side of a border. Here a document belongs to its `nearest` clusters (a setting),
-and two documents are compared if they have a cluster in common. Products are exact, and their
-blocks have a bounded size.
+and two documents are compared if they have a cluster in common. The inner products of documents are
+exact, and are computed in blocks of bounded size.
 """
 
 from __future__ import annotations
@@ -58,15 +59,15 @@ CONVERGED = 0.002  # k-means ends when at most this share of the sample changes 
 
 def default_clusters(documents: int) -> int:
     """Return about the square root of the number of documents, so that comparisons within clusters
-    grow with its power 1.5; more if clusters would have more than LARGEST documents."""
+    grow as documents^1.5. Return more if clusters would have more than LARGEST documents."""
     return max(1, math.isqrt(documents), math.ceil(documents / LARGEST))
 
 
 @njit(cache=True, nogil=True)
 def largest(scores, labels, values):
-    """Find the `nearest` largest scores of each row of scores: float32[rows, columns]. Write their
-    columns to labels: int64[rows, nearest] and the scores to values: float32[rows, nearest], the
-    largest first; among equal scores the lower column comes first. nearest <= columns."""
+    """Find the n largest scores of each row of scores: float32[rows, columns], n <= columns. Write
+    them to values: float32[rows, n], the largest first, and their columns to labels: int64[rows,
+    n]. Among equal scores the lower column comes first."""
     nearest = labels.shape[1]
     for i in range(scores.shape[0]):
         filled = 0
@@ -86,8 +87,8 @@ def largest(scores, labels, values):
 
 @njit(cache=True, nogil=True)
 def add_rows(block, labels, sums):
-    """Add each row of block: float32[rows, size] to the sum of its cluster. labels: int64[rows],
-    the cluster of each row. sums: float64[clusters, size]."""
+    """Add each row of `block` (float32[rows, size]) to the sum of its cluster, a row of `sums`
+    (float64[clusters, size]). `labels` (int64[rows]) are the clusters of the rows."""
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):
             sums[labels[i], j] += block[i, j]
@@ -100,9 +101,9 @@ def nearest_centroids(
     nearest: int,
     block_rows: int = ROWS,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (labels: int64[rows, nearest], cosines: float64[rows]): for each of `rows` of the
-    matrix the numbers of its nearest centroids, and its cosine to the nearest one. If there are
-    fewer centroids than `nearest`, labels has all of them."""
+    """Return (labels: int64[rows, nearest], cosines: float64[rows]): the numbers of the centroids
+    that are nearest to each of `rows`, and the cosine to the nearest one. If there are fewer
+    centroids than `nearest`, labels has all of them."""
     nearest = min(nearest, len(centroids))
     labels = np.empty((len(rows), nearest), np.int64)
     cosines = np.empty(len(rows))
@@ -119,9 +120,9 @@ def nearest_centroids(
 def fit(
     matrix: np.ndarray, rows: np.ndarray, clusters: int, seed: int, block_rows: int = ROWS
 ) -> np.ndarray:
-    """Return int16[clusters or fewer, size]: the centroids of clusters of `rows` of the matrix. No
-    cluster is empty. Only the first PER_CLUSTER * clusters rows are used, which are a random
-    sample."""
+    """Cluster `rows` of the matrix by k-means and return the centroids, int16[clusters or fewer,
+    size]; no cluster is empty. Only the first PER_CLUSTER * clusters rows are used. They are a
+    random sample, as the matrix is in the order of a hash of the ids."""
     sample = rows[: PER_CLUSTER * clusters]
     start = np.random.default_rng(seed).permutation(len(sample))[:clusters]
     centroids = np.unique(matrix[np.sort(sample[start])], axis=0)
@@ -160,12 +161,17 @@ def row_keys(block):
 
 @njit(cache=True, nogil=True)
 def best_before(products, first, second, squares, roots, members, rank, best, partner):
-    """Update best: float64[documents], the highest cosine of each document to a preferred document,
-    and partner: int64[documents], that preferred document. products: float32[tall, wide], inner
-    products of members[first:] with members[second:]. members: int64[], rows of the matrix in order
-    of preference. squares: float64[documents], squared lengths. roots: float64[members], lengths.
-    rank: int64[documents], lower for preferred documents. Among equally similar partners the
-    preferred one is taken."""
+    """Update each document's partner: the most similar document (by cosine) before it in `members`.
+    `first` and `second` are where the rows and columns of `products` begin in `members`.
+
+    Arrays:
+        best, partner  float64[documents] and int64[documents]: cosine and partner, updated
+        members        int64[]: rows of the matrix, preferred documents first
+        products       float32[rows, columns]: inner products of documents
+        squares        float64[documents]: squared lengths
+        roots          float64[members]: lengths
+        rank           int64[documents]: lower for preferred documents; decides among equal cosines
+    """
     for i in range(products.shape[0]):
         document = members[first + i]
         top, at = 0.0, -1
@@ -184,8 +190,8 @@ def best_before(products, first, second, squares, roots, members, rank, best, pa
 
 
 def same_vectors(matrix: np.ndarray, rows: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Return int64[rows]: for each row the most preferred row with the same vector. Only this row
-    is compared later, so a million equal pages do not cost 10^12 comparisons."""
+    """Return int64[rows]: for each row, the row of lowest `rank` with the same vector. Later only
+    rows of lowest rank are compared, so a million equal pages do not cost 10^12 comparisons."""
     keys = np.empty(len(rows), np.uint64)
     for first in range(0, len(rows), ROWS):
         keys[first : first + ROWS] = row_keys(matrix[rows[first : first + ROWS]])
@@ -207,9 +213,9 @@ def same_vectors(matrix: np.ndarray, rows: np.ndarray, rank: np.ndarray) -> np.n
 def members_of(
     rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (members, bounds). members: int64[], the rows of all clusters, cluster by cluster,
-    preferred rows first. bounds: int64[clusters + 1], the begin of each non-empty cluster in
-    members, and the end. Arguments: see `highest`."""
+    """Return the rows of all clusters, cluster by cluster and preferred rows first (int64[]), and
+    where each non-empty cluster begins and the last one ends (int64[clusters + 1]). The arguments
+    are those of `highest`."""
     cells, members = labels.reshape(-1), np.repeat(rows, labels.shape[1])
     order = np.lexsort((rank[members], cells))
     return members[order], np.flatnonzero(np.diff(cells[order], prepend=-1, append=-1))
@@ -222,10 +228,14 @@ def highest(
     rank: np.ndarray,
     block: tuple[int, int] = BLOCK,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (float64[documents], int64[documents]): for each row of the matrix its highest cosine
-    to a more preferred row in one of its clusters, and the number of that row; 0 and -1 if no
-    cosine is above 0. rows: int64[], the rows to compare. labels: int64[rows, nearest], their
-    clusters. rank: int64[documents], lower for preferred documents."""
+    """Return two arrays with an entry per row of the matrix: the highest cosine to a more preferred
+    row in one of its clusters, and the number of that row (0 and -1 if no cosine is above 0).
+
+    Arguments:
+        rows    int64[]: the rows to compare
+        labels  int64[rows, nearest]: their clusters
+        rank    int64[documents]: lower for preferred documents
+    """
     members, bounds = members_of(rows, labels, rank)
     return highest_within(matrix, np.arange(len(matrix)), members, bounds, rank, block)
 
@@ -238,9 +248,10 @@ def highest_within(
     rank: np.ndarray,
     block: tuple[int, int] = BLOCK,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the result of `highest` for a corpus of only some rows of the matrix. rows:
-    int64[documents], these rows. members, bounds: their clusters, as `members_of` returns them. In
-    members, rank and the result, the number of a document is its index in `rows`."""
+    """Return (cosines, partners): each document's highest cosine to a preferred document (of lower
+    `rank`) in one of its clusters, and this partner. Without a cosine above 0 they are 0 and -1.
+    `rows`, int64[documents], are the documents' rows in the matrix. Other arrays number documents
+    by their place in `rows`. `members` and `bounds` are the clusters, from `members_of`."""
     height, width = block
     best = np.zeros(len(rows))
     partner = np.full(len(rows), -1)
@@ -267,14 +278,12 @@ def highest_within(
 
 @dataclass(frozen=True)
 class Matrix:
-    """The embeddings as a memory map. rows: int16[documents, size]. path: the file of the
-    embeddings; tasks write into its folder. run: a function that runs tasks. sizes: the sizes of
-    tasks."""
+    """The embeddings of all documents as a memory map."""
 
-    rows: np.ndarray
-    path: Path
-    run: Run
-    sizes: Sizes
+    rows: np.ndarray  # int16[documents, size]
+    path: Path  # file of the embeddings; tasks write into its folder
+    run: Run  # executes tasks
+    sizes: Sizes  # of tasks
 
     @contextmanager
     def task_folder(self, **arrays: np.ndarray) -> Iterator[Path]:
@@ -289,13 +298,12 @@ class Matrix:
 
 @dataclass(frozen=True)
 class RangeTask(FolderTask):
-    """A task on a range of rows or of clusters. matrix: the file of the embeddings. nearest: the
-    number of centroids per row."""
+    """A task on a range of rows or of clusters."""
 
-    matrix: Path
+    matrix: Path  # file of the embeddings
     begin: int
     end: int
-    nearest: int = 0
+    nearest: int = 0  # number of centroids per row
 
     def array(self, name: str) -> np.ndarray:
         array: np.ndarray = np.load(self.folder / f"{name}.npy", mmap_mode="r")
@@ -313,7 +321,7 @@ class RangeTask(FolderTask):
 def nearest_by_tasks(
     matrix: Matrix, centroids: np.ndarray, rows: np.ndarray, nearest: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same as `nearest_centroids`, computed by tasks."""
+    """Return the result of `nearest_centroids`. Large work is divided into tasks for workers."""
     step = max(1, matrix.sizes.task_cosines // max(1, len(centroids)))
     if len(rows) <= step:
         return nearest_centroids(matrix.rows, centroids, rows, nearest)
@@ -340,7 +348,7 @@ def label_rows(task: RangeTask) -> None:
 def highest_by_tasks(
     matrix: Matrix, rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same as `highest`, computed by tasks."""
+    """Return the result of `highest`. Large work is divided into tasks for workers."""
     members, bounds = members_of(rows, labels, rank)
     sizes = np.diff(bounds)
     cuts = cut_evenly(sizes * (sizes + 1) // 2, matrix.sizes.task_products)
@@ -364,8 +372,7 @@ def highest_by_tasks(
 
 
 def cut_evenly(costs: np.ndarray, most: int) -> list[int]:
-    """Return bounds that divide items into ranges. Each range costs at most `most` in total or is a
-    single item."""
+    """Return the bounds of ranges of items. Each range costs at most `most` or is a single item."""
     cuts, spent = [0], 0
     for number, cost in enumerate(costs.tolist()):
         if spent and spent + cost > most:
@@ -376,7 +383,7 @@ def cut_evenly(costs: np.ndarray, most: int) -> list[int]:
 
 
 def compare_clusters(task: RangeTask) -> None:
-    """Run a RangeTask: find the highest similarities of the members of a range of clusters."""
+    """Run a RangeTask: find the highest similarity of each document in a range of clusters."""
     matrix = np.load(task.matrix, mmap_mode="r")
     bounds = np.array(task.array("bounds")[task.begin : task.end + 1])
     members = np.array(task.array("members")[bounds[0] : bounds[-1]])
@@ -394,7 +401,7 @@ EPSILONS = np.round(np.geomspace(0.001, 0.5, 55), 5)
 
 
 def count_removed(similarity: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
-    """Return int64[epsilons]: the number of similarities, float64[documents], above 1 - epsilon."""
+    """Return int64[epsilons]: how many similarities (float64[documents]) are above 1 - epsilon."""
     ordered = np.sort(similarity)
     least = np.round(1.0 - epsilons, 12)
     counts: np.ndarray = len(ordered) - np.searchsorted(ordered, least, side="right")
@@ -402,8 +409,8 @@ def count_removed(similarity: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
 
 
 def curve(folder: Path | str, epsilons: np.ndarray = EPSILONS) -> pa.Table:
-    """Return the removal curve of a finished run: columns epsilon, removed (number of documents),
-    share. folder: the step's folder, OUT/index/dedup_semantic, or any folder above
+    """Return the removal curve of a finished run, a table with the columns epsilon, removed (number
+    of documents) and share. `folder` is OUT/index/dedup_semantic, or any folder above
     similarity.parquet. Raises UsageError if that file is missing."""
     paths = sorted(Path(folder).rglob(SIMILARITY))
     if not paths:
@@ -423,19 +430,17 @@ PROTOTYPICAL = "semantic:prototypical"
 
 @dataclass(frozen=True)
 class Nearest:
-    """The most similar preferred document of each document, by row of the matrix. similarity:
-    float64, the highest cosine to a preferred document, 0 without one. partner: int64, the row of
-    that document, or -1. own: bool, False for documents of an earlier corpus."""
+    """The most similar document that the dedup prefers to keep, for each document (matrix row)."""
 
-    similarity: np.ndarray
-    partner: np.ndarray
-    own: np.ndarray
+    similarity: np.ndarray  # float64: cosine, or 0 without a partner
+    partner: np.ndarray  # int64: row of the preferred document, or -1
+    own: np.ndarray  # bool: False for documents of an earlier corpus
 
 
 def number_documents(db: Any, order: str) -> int:
-    """Create the table `documents` (place, rank, part, n, id) and return its number of rows. place:
-    the document's row in the matrix, in the order of a hash of the id. rank: 0 for the most
-    preferred. part, n: the partition, and the row in it."""
+    """Create the table `documents` (place, rank, part, n, id) and return its number of rows.
+    `place` is the document's row in the matrix, in the order of a hash of the id. `rank` is 0 for
+    the most preferred document. `part` is the partition and `n` the row in it."""
     db.execute(
         f"""CREATE OR REPLACE TABLE documents AS
         SELECT row_number() OVER (ORDER BY md5(id), id, part, n) - 1 AS place,
@@ -451,7 +456,7 @@ def _column(db: Any, expression: str, order: str) -> np.ndarray:
 
 
 def matrix_of(step: DedupSemantic, sketches: Sketches) -> Matrix:
-    """Return the embeddings of all documents; write them first if they are missing."""
+    """Return the embeddings of all documents. They are computed and written first if missing."""
     path = sketches.folder / semantic_matrix.MATRIX
     basis, size, row_of = None, 0, np.empty(0, np.int64)
     if not path.exists():
@@ -481,9 +486,10 @@ def _with_direction(matrix: np.ndarray) -> np.ndarray:
 def highest_similarities(
     step: DedupSemantic, matrix: Matrix, rank: np.ndarray, folder: Path
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (similarity: float64[documents], partner: int64[documents]), the result of the
-    function `highest`, and write centroids.npy. If the step prefers hard documents, the distance of
-    a document to its centroid replaces `rank`."""
+    """Return (similarity: float64[documents], partner: int64[documents]): each document's highest
+    cosine to a more preferred document, and that document (0 and -1 if no cosine is above 0).
+    Documents with a low `rank` are preferred, or, if the step prefers hard documents, those far
+    from their centroid. Also write centroids.npy."""
     rows = _with_direction(matrix.rows)
     count, size = matrix.rows.shape
     numbers = np.arange(count)
@@ -510,7 +516,8 @@ def highest_similarities(
 
 
 def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
-    """Return the similarities from the step's folder. If missing, compute and save them first."""
+    """Return the similarities in the step's folder. They are computed and saved first if
+    missing."""
     db = sketches.connection
     corpus_rows = _column(db, "part >= 0", "place")
     path = sketches.folder / SIMILARITY
@@ -545,11 +552,12 @@ def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
 
 
 def removed_share(nearest: Nearest, keep_fraction: float) -> tuple[np.ndarray, float]:
-    """Return (removed, least). removed: bool[documents], the documents to remove so that the share
-    `keep_fraction` of the run's own documents is kept. least: the lowest similarity of these
-    documents, or 1 without any. The most similar documents are removed first, equally similar ones
-    by row. In removed, documents of earlier corpora with similarity `least` or more are True too,
-    so that chains of partners can pass through them."""
+    """Return (removed, lowest): which documents to remove (bool[documents]) to keep the share
+    `keep_fraction` of the run's own documents, and the lowest similarity of a removed document (1
+    if none is removed). The documents with the highest similarity are removed first; ties are
+    decided by row. In `removed`, documents of earlier corpora with a similarity of at least
+    `lowest` are True too, so that `roots_of` goes on to their partners, instead of taking them for
+    kept documents."""
     removals = round((1.0 - keep_fraction) * int(nearest.own.sum()))
     rows = np.flatnonzero(nearest.own & (nearest.partner >= 0))
     first = rows[np.lexsort((rows, -nearest.similarity[rows]))[:removals]]
@@ -562,7 +570,8 @@ def removed_share(nearest: Nearest, keep_fraction: float) -> tuple[np.ndarray, f
 
 
 def roots_of(removed: np.ndarray, partner: np.ndarray) -> np.ndarray:
-    """Return int64[documents]: the kept document at the end of each chain of partners."""
+    """Return int64[documents]: the kept document to which each document's chain of partners
+    leads."""
     root = np.where(removed, partner, np.arange(len(removed)))
     while not np.array_equal(further := root[root], root):
         root = further
@@ -572,10 +581,10 @@ def roots_of(removed: np.ndarray, partner: np.ndarray) -> np.ndarray:
 def prototypes(
     step: DedupSemantic, sketches: Sketches, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (rows, cosines) of the documents to remove because they are prototypical: those of
-    `rows` that are nearest to their centroid, until the share `prototypicality` is left. They are
-    easy examples: with much data hard ones teach more (Sorscher et al. 2022, self-supervised
-    prototypes, used by D4, Tirumala et al. 2023)."""
+    """Return (rows, cosines) of the documents to remove as prototypical: the documents in `rows`
+    that are nearest to their centroid. The setting `prototypicality` is the share to keep.
+    Prototypical documents are easy examples; with much data, hard ones teach more (Sorscher et al.
+    2022, self-supervised prototypes, used by D4, Tirumala et al. 2023)."""
     matrix = matrix_of(step, sketches)
     rows = rows[np.isin(rows, _with_direction(matrix.rows), assume_unique=True)]
     assert step.prototypicality is not None
@@ -593,7 +602,8 @@ def prototypes(
 
 
 def decide(step: DedupSemantic, order: str, sketches: Sketches) -> Decided:
-    """Write the step's decisions; return counts, notes and the removal curve."""
+    """Write which documents the step removes. Return counts, notes, and a curve: the share of
+    documents that would be removed at each of EPSILONS (1 - least similarity of a duplicate)."""
     clear_temporary(sketches.folder)
     db = sketches.connection
     count = number_documents(db, order)

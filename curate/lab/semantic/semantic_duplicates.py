@@ -160,7 +160,7 @@ class DedupSemantic(DocumentDedup, FromFiles):
 
     @property
     def obstacle(self) -> str:
-        """The reason why the step needs the whole corpus: clusters are those of all documents."""
+        """The reason why the step needs the whole corpus to decide: it clusters all documents."""
         return "it decides by the whole corpus"
 
     @property
@@ -169,8 +169,7 @@ class DedupSemantic(DocumentDedup, FromFiles):
 
     @property
     def least(self) -> float:
-        """The cosine above which a document is a duplicate, rounded in the same way as
-        similarities."""
+        """The cosine above which documents are duplicates, rounded like the similarities."""
         return round(1.0 - self.epsilon, 12)
 
     @property
@@ -190,8 +189,8 @@ class DedupSemantic(DocumentDedup, FromFiles):
         return [str(path) for path in model_files(Path(self.embedding), self.label)]
 
     def comparable(self) -> dict[str, Any]:
-        """Return the settings that an index must share with this step, with the content of the
-        model's files instead of their path."""
+        """Return the settings that must be equal in this step and in an index of an earlier run
+        that the step uses. The model's path is replaced by digests of the model's files."""
         settings = super().comparable()
         if not self.hashed:
             settings["embedding"] = super().identity().contents["resources"]

@@ -26,14 +26,13 @@ MOST_BYTES = 8 << 20  # most bytes of text to sort
 
 @dataclass(frozen=True)
 class Cut:
-    """A cut passage: bytes `start` to `end` of the text that the step received. earlier: True if
-    the partner is in an earlier corpus."""
+    """A passage that the run cut out of a document."""
 
     id: str
-    start: int
+    start: int  # byte offset in the text that the step received
     end: int
-    partner: str | None
-    earlier: bool
+    partner: str | None  # id of the document with the same passage
+    earlier: bool  # True if the partner is in an earlier corpus
 
 
 def check(run: FinishedRun) -> list[Tally]:
@@ -83,8 +82,8 @@ def _texts(run: FinishedRun, step: DedupSuffixArray) -> dict[str, bytes]:
 
 
 class SuffixArray:
-    """A suffix array over several texts, one after another. names: the ids of the texts. starts:
-    the position at which each text begins."""
+    """A suffix array over several texts, joined. `names` are the ids of the texts, and `starts` are
+    the positions at which they begin."""
 
     def __init__(self, texts: dict[str, bytes]) -> None:
         from pydivsufsort import divsufsort
@@ -110,8 +109,8 @@ class SuffixArray:
         return hits
 
     def shared(self) -> np.ndarray:
-        """Return int64[bytes]: for each suffix in sorted order, the length of the beginning that it
-        shares with the suffix before."""
+        """Return int64[bytes]: how many bytes each suffix, in sorted order, shares with the
+        previous one."""
         from pydivsufsort import kasai
 
         following = np.asarray(kasai(self.data, self.array), np.int64)
@@ -144,8 +143,10 @@ def _check_cuts(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, bytes]
 def _occurs_elsewhere(
     step: DedupSuffixArray, arrays: SuffixArray, text: bytes, base: int, cut: Cut
 ) -> bool:
-    """Return True if a cut passage also occurs in its partner. Duplicates may overlap, so windows
-    of the least length that occur in the partner may also cover the passage together."""
+    """Return True if a cut passage also occurs in the partner (the document that the cut names), or
+    at any other place if no partner is named. A passage that is several overlapping duplicates need
+    not occur as a whole: windows (stretches of the least length) that occur in the partner or at
+    other places must cover the passage."""
 
     def elsewhere(start: int, end: int) -> bool:
         positions = arrays.positions(text[start:end]).tolist() if start < end else []
@@ -176,9 +177,9 @@ def _occurs_elsewhere(
 
 
 def _check_uncut(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, bytes]) -> Tally:
-    """Check that each repeated window (a run of the least length) is cut, except its first
-    occurrence and the windows that overlap this occurrence; with `keep: none` there is no
-    exception. Cuts shrink to boundaries, so parts of a unit may be left."""
+    """Check that each repeated window (a stretch of the least length) is cut. The first occurrence
+    and windows that overlap it may stay; with `keep: none` they are cut too. Cuts shrink to whole
+    characters, words or lines (`boundary`), so pieces of repeated windows may be left."""
     tally = Tally("pydivsufsort", f"{step.label}: one occurrence is kept")
     arrays = SuffixArray(texts)
     if not arrays.data:

@@ -51,41 +51,40 @@ def draw(seed: int, name: object) -> int:
 
 
 def first(seed: int, names: Iterable[Any], count: int) -> list[Any]:
-    """Return a sample: the `count` items with the smallest values of `draw`."""
+    """Return a sample of at most `count` items: those with the smallest hashes (see `draw`)."""
     return sorted(names, key=lambda name: (draw(seed, name), str(name)))[:count]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A document as the run's reader returns it. own: its id in the input. ready: its text before
-    the step `extract`. text: its text after it. refused: the reason if the reader refused it."""
+    """A document as the run's reader returns it."""
 
-    own: str | None
+    own: str | None  # its id in the input
     url: str | None
     payload: bytes | None
     mime: str | None
     charset: str | None
-    ready: str | None
-    text: str | None
-    refused: str | None
+    ready: str | None  # text before the step `extract`
+    text: str | None  # text after the step `extract`
+    refused: str | None  # reason if the reader refused it
 
 
 @dataclass(frozen=True)
 class Document:
-    """A sampled document. row: its row in OUT, with all columns."""
+    """A document in the sample."""
 
     id: str
     part: int
     kept: bool
-    row: dict[str, Any]
+    row: dict[str, Any]  # in OUT, with all columns
 
     @property
     def text(self) -> bytes:
         return (self.row["text"] or "").encode()
 
     def edited(self, text: bytes, steps: set[str] | None = None) -> bytes:
-        """Return a text after the document's recorded edits. steps: stop before the edits of the
-        first step that is not in this set; None applies all edits."""
+        """Return a text after the edits that the run recorded for the document. Edits stop at the
+        first step that is not in `steps`; None applies all edits."""
         for step, of_step in groupby(edits_of(self.row), key=lambda edit: edit.step):
             if steps is not None and step not in steps:
                 break
@@ -94,7 +93,8 @@ class Document:
 
 
 class FinishedRun:
-    """A finished run. documents: the size of a sample. Raises UsageError if `out` has no run."""
+    """A finished run, with samples of about `documents` documents drawn by `seed`. Raises
+    UsageError if `out` holds no finished run."""
 
     def __init__(self, out: Path, documents: int, seed: int) -> None:
         self.out, self.documents, self.seed = out, documents, seed
@@ -118,7 +118,8 @@ class FinishedRun:
         return [step for step in self.steps if isinstance(step, kind)]
 
     def need(self, kind: type[S]) -> list[S]:
-        """Return the recipe's steps of a kind. Raises NotInRun if the recipe has none."""
+        """Return the recipe's steps of the class `kind`. Raises NotInRun if the recipe has no such
+        step."""
         if steps := self.of(kind):
             return steps
         raise NotInRun(f"the run has no step `{kind.name}`")
@@ -151,7 +152,7 @@ class FinishedRun:
         return sampled
 
     def drawn_decisions(self, method: str, count: int) -> list[Decision]:
-        """Return a sample of a method's decisions that name a partner, from a few row groups."""
+        """Return a sample of a dedup method's decisions that name a similar document (partner)."""
         path = self.out / "decisions.parquet"
         if not path.exists():
             return []
@@ -209,8 +210,8 @@ class FinishedRun:
 
     @cached_property
     def sources(self) -> dict[str, Source]:
-        """The sampled documents as the reader returns them, by id. Raises NotChecked in the same
-        cases as the method `unchanged`."""
+        """The sampled documents by id, as the reader returns them. Raises NotChecked if an input
+        file is missing, remote or changed."""
         sources: dict[str, Source] = {}
         for part in self.parts:
             ids = {doc.id for doc in self.sample if doc.part == part}
@@ -271,7 +272,8 @@ class FinishedRun:
         return document.edited(text, self.before(label)).decode()
 
     def stage_texts(self, label: str, part: int, numbers: set[int]) -> dict[int, str]:
-        """Return {row number: text}: texts that a corpus step received in the partition `part`."""
+        """Return {row number: text} of documents in a partition, as the corpus step `label`
+        received them."""
         stages = enumerate(self.record["stages"])
         number = next((n for n, stage in stages if label in stage["steps"]), None)
         if number is None:
@@ -323,7 +325,9 @@ def own_files(index: indexes.Index) -> list[SketchFile]:
 def rows_of(
     files: list[SketchFile], asked_ids: set[str], columns: list[str]
 ) -> Iterator[tuple[SketchFile, Row]]:
-    """Yield `columns`, n and id of the rows with these ids. Of others only n and id are read."""
+    """Yield (file, {column: value}) of each document in `asked_ids`. The columns are `columns`, id
+    and n (the document's number in its partition). Of all other documents, only id and n are
+    read."""
     names = pa.array(sorted(asked_ids), pa.string())
     for file in files:
         ids = _ids(file)
@@ -333,7 +337,8 @@ def rows_of(
 def drawn_rows(
     run: FinishedRun, files: list[SketchFile], columns: list[str], count: int, without: set[str]
 ) -> Iterator[tuple[SketchFile, Row]]:
-    """Yield about `count` rows of a few files, sampled by ids. without: ids to leave out."""
+    """Yield (file, row) for a sample of about `count` rows from at most PARTS of the files. Rows
+    with an id in `without` are not sampled."""
     drawn = sorted(first(run.seed, range(len(files)), PARTS))
     for number in drawn:
         ids = _ids(files[number])

@@ -29,24 +29,23 @@ DEVIATIONS = 6.0
 
 @dataclass(frozen=True)
 class Document:
-    """The sketch of a document. keys: the keys of its n-grams. first: for each unit, the number of
-    n-grams that begin in it. last: for each unit, the number of n-grams that end in it. units:
-    (start, end) of each unit in bytes."""
+    """A document as the run stored it: the hashes (keys) of its n-grams, and its units of text,
+    such as paragraphs, with the numbers of n-grams in each."""
 
     id: str
     part: int
-    keys: list[int]
-    first: list[int]
-    last: list[int]
-    units: list[tuple[int, int]]
+    keys: list[int]  # of its n-grams
+    first: list[int]  # per unit: number of n-grams that begin in it
+    last: list[int]  # per unit: number of n-grams that end in it
+    units: list[tuple[int, int]]  # (start, end) in bytes
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The decision on a document. spans: the units to cut, as (start, end) in bytes."""
+    """The decision on a document."""
 
     dropped: bool
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[tuple[int, int], ...]  # (start, end) in bytes of the units to cut
 
 
 class Reference:
@@ -82,8 +81,9 @@ class Reference:
         return share >= threshold if self.step.mode == "both" else share > threshold
 
     def document(self, row: Document) -> Verdict:
-        """Return the verdict on the next document, and insert the keys of its units that are not
-        duplicates into the filter. In mode `both`, a dropped document inserts none."""
+        """Return the verdict on the next document, and insert the keys of units (such as
+        paragraphs) that are not duplicates into the filter. In mode `both`, which can also drop a
+        whole document before it checks units, no key of a dropped document is inserted."""
         if self.step.mode == "both":
             return self._spanning(row)
         ends = list(accumulate(row.first, initial=0))

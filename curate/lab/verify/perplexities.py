@@ -62,8 +62,8 @@ def _check(run: FinishedRun, step: Perplexity) -> Tally:
 
 
 class Peer:
-    """A perplexity model in KenLM. rounded: True if perplexities have one decimal, as in CCNet.
-    KenLM gets only n-grams of words that occur in `texts`, because a model may have gigabytes."""
+    """A run's perplexity model in KenLM. `rounded` is True if perplexities have one decimal, as in
+    CCNet. Models may have gigabytes, so KenLM gets only n-grams of words that occur in `texts`."""
 
     def __init__(self, path: Path, texts: list[str]) -> None:
         import kenlm
@@ -117,8 +117,8 @@ class Peer:
 
 
 def write_part(path: Path, model: ModelData, words: list[str], ids: np.ndarray) -> None:
-    """Write an ARPA file with the n-grams of a model that consist only of given words and special
-    words. ids: int64[], the numbers of the given words in `words`."""
+    """Write an ARPA file with those n-grams of a model that consist only of special words and of
+    the words with the numbers `ids`, int64[]."""
     from curate.scoring.perplexity.sentences import SPECIAL
     from curate.scoring.perplexity.table import level
 

@@ -30,19 +30,17 @@ DOCUMENTS = ("response", "resource", "conversion")
 
 @dataclass(frozen=True)
 class Peer:
-    """A record as warcio reads it. offset: its position in the stored file. payload: the sha1 of
-    its payload, or None if there is an `error`. page: True if it is HTML with status 200. odd: True
-    if its HTTP message is malformed."""
+    """A record of an archive, as warcio reads it."""
 
     file: str
-    offset: int
+    offset: int  # byte position in the stored file
     id: str | None
     url: str | None
     date: str | None
-    payload: str | None
+    payload: str | None  # sha1, or None if there is an `error`
     coding: str
-    page: bool
-    odd: bool
+    page: bool  # True if it is HTML with status 200
+    odd: bool  # True if its HTTP message is malformed
     error: str
 
 
@@ -87,7 +85,7 @@ def check(run: FinishedRun) -> list[Tally]:
 
 
 def _damage(run: FinishedRun) -> Places:
-    """Return the unreadable places of each file as (offset, True if unlisted damage follows)."""
+    """Return {file: [(offset, True if more damage follows that is not listed)]}."""
     path = run.out / "corrupt.jsonl"
     names = {file.path: file.rel for file in run.plan[0].files}
     damage: Places = {}

@@ -34,16 +34,14 @@ _CLOSE = 1e-9  # similarities are quotients of integers
 
 @dataclass(frozen=True)
 class Signed:
-    """A document and its MinHash sketch. bands, packed: the band keys and the signature bits that
-    the run stored. values: the signature that datasketch computes. peer: its MinHash object.
-    shingles: hashes of the shingles."""
+    """A document with two MinHash sketches: one stored by the run, one computed by datasketch."""
 
     id: str
-    bands: list[int]
-    packed: bytes | None
-    values: np.ndarray
-    shingles: frozenset[int]
-    peer: Any
+    bands: list[int]  # band keys that the run stored
+    packed: bytes | None  # signature bits that the run stored
+    values: np.ndarray  # signature that datasketch computes
+    shingles: frozenset[int]  # their hashes
+    peer: Any  # MinHash object of datasketch
 
 
 def check(run: FinishedRun) -> list[Tally]:

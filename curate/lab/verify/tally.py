@@ -36,16 +36,16 @@ class Difference(NamedTuple):
 
 @dataclass
 class Tally:
-    """The counts of one comparison. checked = agree + explained + disagree."""
+    """The counts of one comparison with a library."""
 
     JSON = ("library", "what", "checked", "agree", "explained=causes", "disagree", "differences")
     library: str
-    what: str
-    checked: int = 0
+    what: str  # what is compared
+    checked: int = 0  # agree + explained + disagree
     agree: int = 0
-    explained: Counter[str] = field(default_factory=Counter)
+    explained: Counter[str] = field(default_factory=Counter)  # cause -> number of items
     disagree: int = 0
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)  # some of the items that disagree
 
     @property
     def causes(self) -> dict[str, int]:
@@ -56,8 +56,8 @@ class Tally:
         self.agree += count
 
     def explain(self, cause: str) -> None:
-        """Count an item that differs for a known cause. Raises KeyError if the cause is not in
-        CAUSES."""
+        """Count an item that differs for a known cause. Raises KeyError if CAUSES does not have
+        it."""
         CAUSES[cause]
         self.checked += 1
         self.explained[cause] += 1
@@ -80,11 +80,11 @@ class NotChecked(Exception):
 
 
 class NotInRun(NotChecked):
-    """The run made nothing that can be compared with this library."""
+    """A comparison is not possible because the run made nothing of this kind."""
 
 
 def need(module: str, package: str) -> None:
-    """Raise NotChecked if a library is not installed. package: its name for `pip install`."""
+    """Raise NotChecked if a library is not installed. `package` is the library's name in pip."""
     from importlib.util import find_spec
 
     if find_spec(module) is None:

@@ -35,8 +35,8 @@ class Unchecked(NamedTuple):
 
 @dataclass
 class Verification(Findings):
-    """The comparisons of a run. skipped: libraries that are not installed or cannot compare.
-    absent: libraries that could check nothing in this run."""
+    """The comparisons of a run with other libraries. `skipped` libraries cannot do their check,
+    such as those not installed. `absent` libraries have nothing to check in this run."""
 
     NAME = "verify"
     TEMPLATE = "verify.html"
@@ -117,8 +117,8 @@ class Verification(Findings):
 
 
 def verify(out: Path, documents: int, seed: int) -> Verification:
-    """Return the comparisons of a finished run with other libraries. documents: the size of each
-    sample. seed: the seed of the samples. Raises UsageError if `out` holds no finished run."""
+    """Return the comparisons of a finished run with other libraries. `documents` is the size of
+    each sample and `seed` draws the samples. Raises UsageError if `out` holds no finished run."""
     run = FinishedRun(out, documents, seed)
     verification = Verification(str(out), seed, documents)
     for module, library in CHECKS.items():

@@ -1,8 +1,9 @@
-"""Rehearsal: running a recipe's steps on three documents, so that their kernels are compiled early.
-A kernel (a numba function) is compiled when it is first called, once per machine. The first worker
-of a run calls the kernels in the order of the steps. A worker that would wait for a kernel
-rehearses the steps from last to first instead. One extra process does the same if there are fewer
-partitions than workers."""
+"""Rehearsal: run a recipe's steps on three documents, so that their kernels are compiled early.
+
+A kernel (a numba function) is compiled when it is first called, once per machine. A run's first
+worker calls the kernels in the order of the steps. A worker that would have to wait for a kernel
+rehearses the steps from last to first instead. If there are fewer partitions than workers, one
+extra process also rehearses the steps from last to first."""
 
 from __future__ import annotations
 
@@ -42,11 +43,13 @@ _begun: set[Path] = set()  # specifications of the stages this process has begun
 
 
 def begin_stage(spec: Path) -> None:
-    """Arrange for the kernels (compiled functions) of a stage to be compiled in parallel. Another
-    process may rehearse the stage's steps (run them on three documents) from last to first, and
-    this process does so when it would wait for a kernel. If this process compiled kernels before,
-    it first rehearses the steps in order. This is needed for the kernels of `extract`, which take
-    longest to compile and are not called by the empty batch that starts a partition."""
+    """Let this and another process compile the kernels (numba functions) of a stage in parallel.
+
+    To compile its kernels, a step is run on three documents. The other process may do this for the
+    steps from last to first. This process does the same whenever it would have to wait for a
+    kernel. If this process has already compiled a kernel, it begins by running the steps from first
+    to last. Without that run, the kernels of the step `extract`, which take longest, would be
+    compiled late: a partition's first batch has no documents, so it does not call them."""
     task = RehearseStage(spec, backwards=True)
     worker.offer_help("curate.run.worker.rehearsal:rehearse_all", task)
 

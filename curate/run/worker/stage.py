@@ -35,7 +35,8 @@ class Stage:
         self._sketch_open = False
 
     def steps(self) -> list[Step | CorpusStep]:
-        """Return the steps, opened. The step whose decisions are applied, if any, comes first."""
+        """Return the steps, with their models loaded. If a step on the whole corpus, such as dedup,
+        has decided before this stage which documents to remove, it is the first."""
         if self._chain is None:
             chain: list[Step | CorpusStep] = []
             if self._apply is not None:
@@ -50,7 +51,8 @@ class Stage:
         return self._chain
 
     def sketch(self) -> CorpusStep | None:
-        """Return the step, opened, for which the stage writes sketches, or None."""
+        """Return the step for which the stage writes sketches (data on each document, such as
+        hashes), with its models loaded, or None."""
         if self._sketch is not None and not self._sketch_open:
             with failing(self._sketch.label):
                 self._sketch.open()
@@ -58,11 +60,12 @@ class Stage:
         return self._sketch
 
     def to_rehearse(self) -> list[Step | CorpusStep]:
-        """Return the steps whose kernels (compiled functions) the stage needs, open or not."""
+        """Return the steps whose kernels (compiled functions) the stage needs. Load no models."""
         return [*self._steps, *([self._sketch] if self._sketch else [])]
 
     def kinds(self) -> dict[str, str]:
-        """Return {kind of file in records: kind in file names}, for files of every partition."""
+        """Return {kind of file: the word for this kind in file names}, for the files that every
+        partition has. The word is the kind itself; for `sketch` it also has a hash."""
         kinds = {"kept": "kept", "keys": "keys", "rejected": "rejected"}
         if self._sketch is not None:
             kinds["sketch"] = self.spec.sketch_kind
@@ -106,7 +109,8 @@ def build_step(record: StepRecord) -> Any:
 
 
 def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
-    """Return the step's sketches of the kept documents, with the columns part, n and id."""
+    """Return a step's sketches: one row per kept document, with the columns part, n and id
+    added."""
     rows = on_batch(step.label, step.sketch, Documents(kept).within(step.label))
     rows = rows.append_column("part", pa.array(np.full(kept.num_rows, part, np.int32)))
     rows = rows.append_column("n", one_array(kept[NUMBER]))

@@ -19,10 +19,12 @@ CUT_BYTES, AROUND_BYTES = 240, 80
 
 
 class Traces:
-    """Counts by step label, in bytes of UTF-8. Documents that an earlier step has marked to be
-    dropped count only in `worked`, which has the text and payload (raw page) of all documents that
-    the step got. `text_in` is the text of the other documents, `payload_in` the payload of those
-    without text. `text_out` is the text of the documents that the step leaves unmarked."""
+    """Counts of bytes by step: `text_in`, `payload_in`, `text_out` and `worked`.
+
+    `worked` is the text and payload (raw page) of all documents that a step got. The other counts
+    leave out documents marked to be dropped. `text_in` is the text of documents unmarked before the
+    step, and `payload_in` the payload of those without text. `text_out` is the text of documents
+    unmarked after the step."""
 
     def __init__(self, part: int) -> None:
         self.counters: dict[str, Counter[str]] = {k: Counter() for k in KINDS}

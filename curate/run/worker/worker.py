@@ -126,9 +126,9 @@ class Work:
         self._began = time.perf_counter()
 
     def read(self) -> Iterator[Documents]:
-        """Yield the input's batches without quarantined documents. Tell the engine the first and
-        last document number of each batch. In the first stage, also write the ids of all documents,
-        and the documents that the reader refused."""
+        """Yield the input's batches, without quarantined documents, and tell the engine the numbers
+        of each batch's first and last document. In the first stage, also write the ids of all
+        documents, and the documents that the reader rejected."""
         stage = self.stage
         self.report_reading()
         if stage.plan is None:
@@ -177,9 +177,9 @@ class Work:
         self.commit(self._apply_steps(with_edits(docs)))
 
     def process_one_by_one(self, docs: Documents, careful: tuple[int, int]) -> None:
-        """Process a batch, but first run the suspected documents one at a time. `careful` holds
-        their first and last number. The time limit of the batch is then the sum of the documents'
-        limits."""
+        """Process a batch. If it has suspects (documents that may have killed a worker), first run
+        each of its documents alone. `careful` holds the numbers of the first and last suspect. The
+        time limit of the batch is then the sum of the documents' limits."""
         numbers = docs.table[NUMBER].to_numpy()
         if ((numbers >= careful[0]) & (numbers <= careful[1])).any():
             for row, n in enumerate(numbers):
@@ -226,9 +226,9 @@ class Work:
             sketch_rows(step, kept, self.part)
 
     def commit(self, docs: Documents, *, reading: bool = False) -> None:
-        """Write the kept and the rejected documents of a batch, and sketches of the kept ones. If
-        `reading`, the reader or the engine has refused all of these documents, so only rejected
-        documents are written."""
+        """Write the kept and rejected documents of a batch, and the sketches (hashes) of the kept
+        ones. `reading`: True if all documents of the batch are rejected before the first step, by
+        the reader or because an earlier worker failed on them."""
         start = time.perf_counter()
         kept, rejected = docs.split()
         self.documents += len(docs)
@@ -337,8 +337,8 @@ def _split_quarantined(
 
 
 def _slice_sizes(documents: list[int]) -> pa.Table:
-    """Return a table with one row per slice of the input, which holds the slice's number of
-    documents. The table is stored in the file of ids."""
+    """Return a table with the number of documents per slice (part of an input file). The table is
+    stored in the file of ids."""
     numbers = pa.array([NO_DOCUMENT] * len(documents), pa.int64())
     slices = pa.array(range(len(documents)), pa.int32())
     no_ids = pa.nulls(len(documents), pa.string())

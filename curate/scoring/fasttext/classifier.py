@@ -1,13 +1,13 @@
 """A supervised fastText model that labels many lines at once.
 
-The hidden vector of a line is the mean of the matrix rows of its features. The logit of a label is
-the product of the hidden vector and the label's row. So a logit is a sum of one term per feature,
-and an explanation lists these terms.
+A line's hidden vector is the mean of its features' rows in the input matrix. A label's logit is the
+product of the hidden vector and the label's row. So a logit is a sum of one term per feature, and
+an explanation lists these terms.
 
-Words repeat, so a cache holds the sum of the rows of each word, and most words cost one addition.
-fastText adds row by row in float32, so sums of such sums differ in the last digits. With `exactly`,
-all rows are added in fastText's order. The new words of a block are summed in one call, because a
-call of a kernel takes longer than a word."""
+Most words occur often, so a cache holds the sum of each word's rows. fastText adds single rows in
+float32, so a sum of cached sums differs in the last digits. With `exactly`, all rows are added in
+fastText's order. The new words of a block are summed in one call, because a call of a kernel takes
+longer than a word."""
 
 from __future__ import annotations
 
@@ -46,19 +46,16 @@ _LABEL_WORD = -1  # in place of a number of features: the word is a label and ig
 
 
 class Memory(NamedTuple):
-    """A cache of words and the sums of their matrix rows. It is emptied when full; its content
-    changes no result. `slots` is int32[power of two], a hash table (open addressing) of indexes of
-    words, -1 if free. `hash` is int64[words]. `at` is int64[words + 1], where the bytes of each
-    word begin in `pool`: uint8[]. `features` is int64[words], the number of rows in each sum.
-    `sums` is float32[words, dim]. `used` is int64[1], the number of words in the cache."""
+    """A cache of words and the sums of their matrix rows. It is emptied when full, and its content
+    changes no result."""
 
-    slots: np.ndarray
-    hash: np.ndarray
-    at: np.ndarray
-    features: np.ndarray
-    sums: np.ndarray
-    pool: np.ndarray
-    used: np.ndarray
+    slots: np.ndarray  # int32[power of two]: hash table (open addressing) of words, -1 if free
+    hash: np.ndarray  # int64[words]
+    at: np.ndarray  # int64[words + 1]: the start of each word in `pool`
+    features: np.ndarray  # int64[words]: number of rows in each sum
+    sums: np.ndarray  # float32[words, dim]
+    pool: np.ndarray  # uint8[]: the bytes of all words
+    used: np.ndarray  # int64[1]: number of words in the cache
 
 
 def memory(dim: int, most: int = _WORDS) -> Memory:
@@ -78,17 +75,14 @@ def memory(dim: int, most: int = _WORDS) -> Memory:
 
 
 class Scratch(NamedTuple):
-    """Buffers for one line at a time. `spots` and `fresh` are int64[stretch, 3]: the start, end and
-    hash of all words and of new words. `places` and `counts` are int64[stretch]: the index in the
-    cache and the number of rows of each word. `ngrams` is the array `grams` that the function
-    ngrams_from fills. `hashes` is int64[words of the line], used if the model has word n-grams."""
+    """Buffers for the words of one line, which are processed in blocks of `stretch` words."""
 
-    spots: np.ndarray
-    fresh: np.ndarray
-    places: np.ndarray
-    counts: np.ndarray
-    ngrams: np.ndarray
-    hashes: np.ndarray
+    spots: np.ndarray  # int64[stretch, 3]: start, end and hash of all words
+    fresh: np.ndarray  # int64[stretch, 3]: the same, for new words
+    places: np.ndarray  # int64[stretch]: each word's index in the cache
+    counts: np.ndarray  # int64[stretch]: each word's number of rows
+    ngrams: np.ndarray  # filled by ngrams_from
+    hashes: np.ndarray  # int64[words of the line], for models with word n-grams
 
 
 @njit(nogil=True, allocates=True)
@@ -260,8 +254,9 @@ def hidden_of(
     exactly: bool,
     hidden: np.ndarray,
 ) -> int:
-    """Fill hidden: float32[dim] with the mean of the rows of a line's features. Return the number
-    of rows. `exactly` is True to add in fastText's order. `room` is overwritten."""
+    """Compute the hidden vector of a line: fill `hidden` (float32[dim]) with the mean of its
+    features' matrix rows. Return the number of rows. If `exactly`, add rows in fastText's order.
+    Overwrites `room`."""
     dim = len(hidden)
     spots, places, counts, hashes = room.spots, room.places, room.counts, room.hashes
     features, sums = kept.features, kept.sums
@@ -470,9 +465,10 @@ def best(
     work: np.ndarray,
     stack: np.ndarray,
 ) -> tuple[int, np.float32]:
-    """Find the n <= k labels with the highest log probabilities. Return n and the margin: the
-    smallest gap between adjacent scores, down to the best label left out. Fills `scores`
-    (float32[k + 1]) and `labels` (int32[k + 1]). Overwrites `work` and `stack`."""
+    """Find the labels with the highest log probabilities, k or fewer. Return (their number n,
+    margin). The margin is the smallest gap between adjacent scores, the best omitted label
+    included. Fills `scores` (float32[k + 1]) and `labels` (int32[k + 1]). Overwrites `work` and
+    `stack`."""
     many = len(output.dense)
     size = 0
     near = np.float32(-np.inf)
@@ -551,10 +547,10 @@ def mean_of_words(
     listed_rows: np.ndarray,
     hidden: np.ndarray,
 ) -> int:
-    """Fill hidden: float32[dim] with the mean of the rows of a line's features. Return the number
-    of rows. Only for models without character n-grams. Overwrites `hashes`
-    (int64[words of the line], used if the model has word n-grams) and `listed_rows`
-    (int64[rows listed at a time, 1])."""
+    """Fill hidden: float32[dim] with the mean of the model's rows (vectors) for the words and word
+    n-grams of a line. Return the number of rows. Only for models without character n-grams.
+    Overwrites `hashes` (int64[words of the line], used if the model has word n-grams) and
+    `listed_rows` (int64[n, 1], the numbers of up to n rows that are added together)."""
     words = model.words
     slots, starts, ends, word_bytes = words.slots, words.starts, words.ends, words.data
     first, pruned, kept = words.words, words.pruned, words.kept
@@ -610,8 +606,8 @@ _NEAR = 1e-3
 
 
 class Classifier:
-    """A loaded model. `labels` are the labels without `__label__`, in the order of the file.
-    `header` is the settings in the file. Raises UsageError if the file is not a complete supervised
+    """A loaded model. `labels` are the labels without `__label__`, in the file's order, and
+    `header` has the file's settings. Raises UsageError if the file is not a complete supervised
     model."""
 
     def __init__(self, path: str | Path, decoded: int = DECODED) -> None:
@@ -624,11 +620,11 @@ class Classifier:
     def top(
         self, lines: np.ndarray, ends: np.ndarray, k: int = 1, threshold: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Predict the best labels of each line, like fastText's `predict`. Return (labels:
-        int32[rows, k], indexes into `labels` or -1; probabilities: float32[rows, k], up to 1.00003
-        as in fastText), likeliest label first. `lines` is uint8[bytes]. `ends` is int64[rows + 1],
-        where each line begins and, at the end, where the last line ends; a line includes its
-        newline. Labels below the threshold are left out."""
+        """Predict the `k` best labels of each line, like fastText's `predict`. Return (labels,
+        probabilities), each [rows, k], likeliest label first. The array `labels` has int32 indexes
+        into this object's field `labels`, -1 below the threshold. The array `probabilities` has
+        float32, up to 1.00003 as in fastText. The bytes of line i, newline included, are
+        lines[ends[i]:ends[i + 1]]. `lines` is uint8[bytes], `ends` int64[rows + 1]."""
         k = max(1, min(k, len(self.labels)))
         with self._lock:
             codes, scores = _top(self._model, self._memory, lines, ends, k, threshold)
@@ -647,8 +643,9 @@ class Classifier:
         return self._numbers(values)
 
     def explain(self, line: bytes, label: int) -> tuple[list[Share], float]:
-        """Return what each feature of a line adds to a label's logit, largest first, and the logit.
-        With the loss hs, the logit is the sum that the function direction describes."""
+        """Return (shares, logit): what each feature of a line adds to a label's logit, largest
+        first, and the logit. With hierarchical softmax, "logit" is a sum of logits (see the
+        function `direction`)."""
         return explain(self._model, line, label)
 
     def _numbers(self, values: np.ndarray) -> np.ndarray:
@@ -723,22 +720,21 @@ _WORD, _NGRAM, _WORDS = range(3)
 
 @dataclass(frozen=True)
 class Share:
-    """A feature of a line and its contribution to a logit. `text` is the word, the n-gram (`<` and
-    `>` are the ends of its word), or the words of a word n-gram. `kind` is one of KINDS. `times` is
-    the number of occurrences. `adds` is the contribution of all occurrences."""
+    """A feature of a line and its contribution to a logit."""
 
-    text: str
-    kind: str
-    times: int
-    adds: float
+    text: str  # word, words of a word n-gram, or n-gram (`<` and `>` are the ends of its word)
+    kind: str  # one of KINDS
+    times: int  # number of occurrences
+    adds: float  # contribution of all occurrences
 
 
 @njit(cache=True, nogil=True)
 def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
-    """Return the number of features of a line. Fills `out` (int64[any, 6]) with the features in
-    fastText's order, as many as fit. The columns are the row of the input matrix, the kind, the
-    start and end of the word or words in the line (of the newline for `</s>`), and the start and
-    end of a character n-gram in <word>."""
+    """Fill `out` (int64[any, 6]) with a line's features in fastText's order, as many as fit. Return
+    the number of all features. The six columns: row in the input matrix; kind (an index into
+    KINDS); start and end, in the line, of the feature's word or words, or of the newline that
+    counts as the word `</s>`; start and end of a character n-gram in the string <word>, 0 for other
+    kinds."""
     words = model.words
     minn, maxn, buckets, first = words.minn, words.maxn, words.buckets, words.words
     pruned, kept, sieve = words.pruned, words.kept, words.sieve
@@ -807,8 +803,9 @@ def products(model: Weights, rows: np.ndarray, direction: np.ndarray) -> np.ndar
 
 def direction(output: Output, label: int) -> np.ndarray:
     """Return float64[dim]: the vector whose product with a hidden vector is a label's logit.
-    Hierarchical softmax has a logit per node on the way to the label, not per label. For this loss,
-    the product is the sum of these logits, negated where the way goes left."""
+    Hierarchical softmax has no logit per label, but one per node on the path from the root to the
+    label. For this loss, the product is the sum of the path's logits, where a left turn counts as
+    negative."""
     rows = output.dense.astype(np.float64) * output.norms[:, None]
     if output.kind != HS:
         return rows[label]
@@ -822,7 +819,8 @@ def direction(output: Output, label: int) -> np.ndarray:
 
 
 def explain(model: Weights, line: bytes, label: int) -> tuple[list[Share], float]:
-    """Return what each feature of a line adds to a label's logit, largest first, and the logit."""
+    """Return (shares, logit): what each feature of a line adds to a label's logit, largest first,
+    and the logit."""
     data = np.frombuffer(bytearray(line), np.uint8)
     rows = np.empty((features(model, data, np.empty((0, 6), np.int64)), 6), np.int64)
     features(model, data, rows)

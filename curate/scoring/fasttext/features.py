@@ -29,30 +29,21 @@ Integer = Any  # int in Python, int64 in kernels
 
 
 class Words(NamedTuple):
-    """The dictionary of a model, for kernels.
+    """The dictionary of a model and its settings, for kernels."""
 
-    `data` is uint8[], the bytes of the words. `starts` and `ends` are int64[entries], the bytes of
-    each entry; words come first, then labels. `slots` is int32[power of two], a hash table (open
-    addressing) of entries by FNV-1a, -1 if free. `words` is the number of entries that are words.
-    `buckets`, `minn`, `maxn` and `ngrams` are as in the header. `pruned` is the number of n-grams
-    that still have a row after pruning, -1 if all have one. `kept` is int32[power of two, 2], a
-    hash table of (n-gram, row), -1 if free. `sieve` is bool[power of two], True at the low bits of
-    the n-grams that have a row. It quickly rejects most pruned n-grams. `end` is the entry of
-    `</s>`, or -1."""
-
-    data: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    slots: np.ndarray
-    words: int
+    data: np.ndarray  # uint8[]: the bytes of the words
+    starts: np.ndarray  # int64[entries]: starts in `data`; words come first, then labels
+    ends: np.ndarray  # int64[entries]
+    slots: np.ndarray  # int32[power of two]: hash table (open addressing, FNV-1a), -1 if free
+    words: int  # number of entries that are words
     buckets: int
     minn: int
     maxn: int
     ngrams: int
-    pruned: int
-    kept: np.ndarray
-    sieve: np.ndarray
-    end: int
+    pruned: int  # number of n-grams with a row after pruning; -1 if not pruned
+    kept: np.ndarray  # int32[power of two, 2]: hash table of (n-gram, row), -1 if free
+    sieve: np.ndarray  # bool[power of two]: True at the low bits of n-grams with a row
+    end: int  # entry of `</s>`, or -1
 
 
 @njit(nogil=True, inline="always")
@@ -92,8 +83,9 @@ def entry_among(
     end: int,
     state: Integer,
 ) -> Integer:
-    """Return the dictionary entry of the word or label data[start:end] with hash `state`, or -1.
-    The other arguments are fields of the class Words (`words` is its `data`)."""
+    """Return the dictionary entry of the word or label data[start:end], or -1. `data` is the text,
+    `state` the hash of the word or label. The dictionary is the other arguments: `words` are the
+    bytes of all entries, from `starts` to `ends`; `slots` is the hash table."""
     mask = len(slots) - 1
     slot = state & mask
     entry = np.int64(slots[slot])
@@ -105,7 +97,8 @@ def entry_among(
 
 @njit(nogil=True, inline="always")
 def row_among(first: Integer, pruned: Integer, kept: np.ndarray, ngram: Integer) -> Integer:
-    """Return the row of a hashed n-gram, or -1 if it was pruned. `first` is `Words.words`."""
+    """Return the matrix row of a hashed n-gram, or -1 if the n-gram was pruned. `first` is the
+    number of words, whose rows come first."""
     row = ngram
     if pruned >= 0:
         mask = len(kept) - 1
@@ -118,8 +111,9 @@ def row_among(first: Integer, pruned: Integer, kept: np.ndarray, ngram: Integer)
 
 @njit(cache=True, nogil=True)
 def entries(data: np.ndarray, at: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (starts, ends), each int64[count]: where the strings of `count` entries from `at` on
-    begin and end. An entry is a string, NUL, a count (8 bytes) and a type (1 byte)."""
+    """Return the positions of `count` dictionary entries' strings: (starts, ends), each
+    int64[count]. `at` is the position of the first entry. An entry is a string, NUL, a count (8
+    bytes) and a type (1 byte)."""
     starts = np.empty(count, np.int64)
     ends = np.empty(count, np.int64)
     for entry in range(count):
@@ -133,7 +127,8 @@ def entries(data: np.ndarray, at: int, count: int) -> tuple[np.ndarray, np.ndarr
 
 @njit(cache=True, nogil=True)
 def word_slots(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Build `Words.slots`. If a string appears twice, its last entry counts, as in fastText."""
+    """Return the hash table `slots` of the class Words. If a string appears twice, its last entry
+    counts, as in fastText."""
     size = 2
     while size < 2 * len(starts):
         size *= 2
@@ -151,7 +146,8 @@ def word_slots(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.nda
 
 @njit(cache=True, nogil=True)
 def kept_slots(pairs: np.ndarray) -> np.ndarray:
-    """Build `Words.kept` from int32[pruned, 2]: (n-gram, row). Of equal n-grams the last counts."""
+    """Return the hash table `kept` of the class Words. `pairs` is int32[pruned, 2]: (n-gram, row).
+    If an n-gram appears twice, the last pair counts."""
     size = 2
     while size < 2 * len(pairs):
         size *= 2
@@ -166,7 +162,9 @@ def kept_slots(pairs: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def sieve_of(pairs: np.ndarray) -> np.ndarray:
-    """Build `Words.sieve`, 16 or more entries per n-gram, from int32[pruned, 2]: (n-gram, row)."""
+    """Return the array `sieve` of the class Words, a quick test that excludes most n-grams which
+    are not in the model. `pairs`: int32[n-grams, 2], the hash of each n-gram in the model and its
+    matrix row. The sieve has at least 16 places per n-gram."""
     size = 1
     while size < 16 * len(pairs):
         size *= 2
@@ -184,9 +182,9 @@ def end_entry(slots: np.ndarray, starts: np.ndarray, ends: np.ndarray, words: np
 
 @njit(nogil=True)
 def next_word(data: np.ndarray, at: int, end: int) -> tuple[int, int, Integer]:
-    """Return the start, end and hash of the next word of a line from `at` on. At the end of the
-    line, start and end are the position of the newline (the word `</s>`), or `end` if no newline
-    follows."""
+    """Return (start, end, hash) of the next word at or after byte `at` of a line. At the newline,
+    which is the word `</s>`, start and end are its position. If no word or newline follows, both
+    are `end`."""
     while at < end and SPACE[data[at]]:
         if data[at] == NEWLINE:
             return at, at, 0
@@ -201,7 +199,8 @@ def next_word(data: np.ndarray, at: int, end: int) -> tuple[int, int, Integer]:
 
 @njit(nogil=True)
 def begins_as_label(data: np.ndarray, start: int, end: int) -> bool:
-    """Return True if fastText would take a word outside of the dictionary as a label."""
+    """Return True if the word data[start:end] begins with fastText's prefix of labels. fastText
+    takes such a word as a label if the word is not in its dictionary."""
     size = len(LABEL_PREFIX)
     return end - start >= size and same(data, start, start + size, LABEL_PREFIX, 0, size)
 
@@ -222,11 +221,13 @@ def ngrams_from(
     grams: np.ndarray,
     count: int,
 ) -> tuple[int, int]:
-    """Find the n-grams of <word> that have a row, from byte `at` of <word> on, as many as fit.
-    Returns (count, at): the number of n-grams in `grams` so far, and the next byte to begin at,
-    which is the size of <word> when all are found. The first seven arguments are fields of `Words`
-    (`first`: its `words`). `grams` is int64[maxn + ROOM, 3], filled from `count` on with row, begin
-    and end in <word>."""
+    """Find the n-grams of <word> that have a row in the model's matrix, from byte `at` of <word>
+    on. <word> is data[start:end] between `<` and `>`.
+
+    Write (matrix row, start, end) of each n-gram to `grams` (int64[maxn + ROOM, 3]), beginning at
+    grams[count], as many as fit. Return (new count, next `at`). All n-grams are found when `at` is
+    the size of <word>. The first seven arguments are fields of the class Words: `first` is the
+    number of words, the others have the field's name."""
     sifts = len(sieve) - 1
     last = end - start + 1  # of <word>
     while at <= last and count + maxn <= len(grams):
@@ -265,7 +266,7 @@ def ngrams_from(
 
 @njit(nogil=True, inline="always")
 def word_ngram(state: np.uint64, after: int) -> np.uint64:
-    """Return the hash of a word n-gram of hash `state` after one more word of hash `after`."""
+    """Return the hash of a word n-gram of hash `state` with one more word of hash `after`."""
     return state * np.uint64(_WORDS_FACTOR) + signed(after)
 
 
@@ -277,5 +278,5 @@ def signed(state: int) -> np.uint64:
 
 @njit(nogil=True, inline="always")
 def bucket_of(buckets: Integer, state: np.uint64) -> Integer:
-    """Return the number of the bucket of a word n-gram with this hash."""
+    """Return the bucket, from 0 to `buckets` - 1, of a word n-gram with the hash `state`."""
     return np.int64(state % np.uint64(buckets))

@@ -29,9 +29,9 @@ _MOST = 10**15  # fastText's infinity for counts
 
 @dataclass(frozen=True)
 class Header:
-    """The settings of a supervised model. `names` are the labels in the file, in its order."""
+    """The settings of a supervised model."""
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # labels in the file, in its order
     words: int
     dim: int
     minn: int
@@ -48,39 +48,35 @@ class Header:
 
 @dataclass(frozen=True)
 class Quantizer:
-    """A product quantizer. `at` is the offset of its centroids, float32[CENTROIDS * dim]. A row has
-    `parts` codes. A code stands for `each` floats, the last code of a row for `last`."""
+    """A product quantizer of matrix rows: it cuts a row into parts, and replaces each by a code."""
 
-    at: int
-    parts: int
-    each: int
-    last: int
+    at: int  # offset of the centroids, float32[CENTROIDS * dim]
+    parts: int  # codes per row
+    each: int  # floats per code
+    last: int  # floats of a row's last code
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """The place of a matrix in the file. At `at` are its numbers, float32[rows, dim], or with a
-    quantizer the codes of its rows, uint8[rows, parts]. If the norms of the rows are quantized too,
-    their codes, uint8[rows], are at `norms_at`, and `norms` is their quantizer."""
+    """The place of a matrix in the file. Rows may be quantized, and then the norms of rows may be
+    too."""
 
     rows: int
     dim: int
-    at: int
+    at: int  # offset of float32[rows, dim]; if quantized, of the codes, uint8[rows, parts]
     quantizer: Quantizer | None = None
-    norms_at: int = 0
-    norms: Quantizer | None = None
+    norms_at: int = 0  # offset of the codes of norms, uint8[rows]
+    norms: Quantizer | None = None  # quantizer of the norms
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The offsets of the parts of a model file, in bytes. `entries_at` is the offset of the
-    dictionary: words, then labels. `pruned` is the number of pairs (n-gram, row) of int32 at
-    `pruned_at`, or -1 if no n-gram was pruned."""
+    """The positions of a model file's parts, in bytes."""
 
     size: int
-    entries_at: int
-    pruned_at: int
-    pruned: int
+    entries_at: int  # the dictionary: words, then labels
+    pruned_at: int  # pairs (n-gram, row) of int32
+    pruned: int  # number of these pairs; -1 if no n-gram was pruned
     input: Matrix
     output: Matrix
 
@@ -168,7 +164,8 @@ class _Reader:
         return header, Layout(self.size, entries_at, pruned_at, pruned, inputs, outputs)
 
     def dictionary(self) -> tuple[int, list[str], int]:
-        """Return (number of words, labels, number of n-grams that pruning kept, or -1)."""
+        """Return (number of words, labels, number of n-grams left after pruning; -1 without
+        pruning)."""
         entries, words, count = self.take("3i")
         _, pruned = self.take("2q")
         if words < 0 or count < 1 or entries != words + count or pruned < -1:

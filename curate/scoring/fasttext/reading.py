@@ -33,28 +33,24 @@ DECODED = 1 << 28  # quantized matrices up to this size in bytes are decoded whe
 
 
 class Rows(NamedTuple):
-    """The input matrix. `dense` is float32[rows, dim], empty if the matrix is quantized. For a
-    quantized matrix, `codes` is uint8[rows, parts], `centroids` float32[], `each` the floats per
-    code, `norms` float32[rows]."""
+    """The input matrix of a model. Only one of `dense` and `codes` has rows."""
 
-    dense: np.ndarray
-    codes: np.ndarray
-    centroids: np.ndarray
-    each: int
-    norms: np.ndarray
+    dense: np.ndarray  # float32[rows, dim], empty if the matrix stays quantized
+    codes: np.ndarray  # uint8[rows, parts], of a quantized matrix
+    centroids: np.ndarray  # float32[]
+    each: int  # floats per code
+    norms: np.ndarray  # float32[rows]
 
 
 class Output(NamedTuple):
-    """The output matrix and the loss, for kernels. `kind` is HS, SIGMOID or SOFTMAX. `dense` is
-    float32[labels, dim]. `norms` is float32[labels], factors for the products with the rows. `left`
-    and `right` are int32[2 * labels - 1]: the children of each node of the tree for hierarchical
-    softmax, -1 for leaves, which are the labels. The last node is the root."""
+    """The output matrix and the loss of a model. Hierarchical softmax has a tree of nodes: the
+    labels are leaves, and the last node is the root."""
 
-    kind: int
-    dense: np.ndarray
-    norms: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
+    kind: int  # HS, SIGMOID or SOFTMAX
+    dense: np.ndarray  # float32[labels, dim]
+    norms: np.ndarray  # float32[labels]: factors for the products with the rows
+    left: np.ndarray  # int32[2 * labels - 1]: a node's left child, -1 for leaves
+    right: np.ndarray  # the same, for the right child
 
 
 class Weights(NamedTuple):

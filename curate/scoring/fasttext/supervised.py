@@ -71,9 +71,9 @@ class Training:
 
 
 class FastTextStep(Step, FromFiles):
-    """The base of a step with a fastText model. `where_from` is a hint on how to get a model."""
+    """The base of a step with a fastText model."""
 
-    where_from: ClassVar[str] = ""
+    where_from: ClassVar[str] = ""  # hint on how to get a model
 
     model: str = Field(
         min_length=1, description="The path of a supervised fastText model, .bin or .ftz."

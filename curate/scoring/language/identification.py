@@ -79,8 +79,10 @@ class Language(Profiled, Step):
 
     Columns: the core column `lang` (its previous value moves to `declared`), `score` (0 to 1),
     `iso639_3` and `script` (null if the label has none). A document without words has a null label
-    and score 0. With the setting `lines`, also `line_score` and `switched`, null if no line counts,
-    and `shares`."""
+    and score 0. The setting `lines` adds `line_score` (mean score of the lines in the document's
+    language), `switched` (share of bytes in lines of other languages) and `shares` (the languages
+    with the most bytes, with their shares). `line_score` and `switched` are null if no line has a
+    word and at least `line_chars` characters."""
 
     paper: ClassVar[str] = "Joulin et al. 2017 (fastText)"
     only_measures: ClassVar[bool] = True
@@ -147,7 +149,8 @@ class Language(Profiled, Step):
         return THRESHOLD if self.threshold is None and self.keep else self.threshold
 
     def identity(self) -> Identity:
-        """Return what decides the output. Workers use the model in effect in this process."""
+        """Return all that decides the output. Its `model` is the model in use (from the setting, an
+        environment variable or the default), so workers with another environment use it too."""
         facts = super().identity()
         facts.settings |= {"model": effective(self.model), "model_sha256": None}
         self._check()
@@ -221,9 +224,8 @@ class Language(Profiled, Step):
         return docs.drop(judged & limit.over(score, least), "language_score", score, least)
 
     def limits(self) -> list[Limit]:
-        """Return the rules that decide by a stored score alone. If `min_chars` is set, return no
-        rule, because shorter documents are then kept whatever their score, and lengths are not
-        stored."""
+        """Return the rules that decide by a stored score alone. With `min_chars`, return no rules:
+        shorter documents are kept whatever their score, and lengths are not stored."""
         return [] if self.min_chars else super().limits()
 
     def own_limits(self) -> list[Limit]:

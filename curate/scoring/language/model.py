@@ -1,8 +1,8 @@
-"""Apply a language model to documents, as the lines that fastText reads: whole or line by line.
+"""Apply a language model to documents, either to whole documents or line by line.
 
-The score of a document by its lines is OSCAR's (Abadji et al. 2022, "Towards a Cleaner
-Document-Oriented Multilingual Crawled Corpus", 3.2): the sum of (bytes * score) over the lines in
-its language, divided by the bytes of all lines."""
+A document's score by lines is the score of OSCAR (Abadji et al. 2022, "Towards a Cleaner
+Document-Oriented Multilingual Crawled Corpus", 3.2). It is the sum of (bytes * score) over the
+lines in the document's language, divided by the bytes of all lines."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def _cut(data: np.ndarray, at: int, end: int, chars: int) -> int:
 def fasttext_lines(
     data: np.ndarray, offsets: np.ndarray, max_chars: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return texts as lines for fastText: (lines: uint8[bytes], ends: int64[rows + 1], words:
-    bool[rows], True if the line has a word). Spaces replace newlines and words that are commands to
-    fastText: `</s>`, which ends a line, and words that begin with `__label__`. `max_chars` is the
-    number of characters to read per document, 0 for all."""
+    """Convert texts to lines for fastText. Return (lines: uint8[bytes], ends: int64[rows + 1],
+    words: bool[rows], True if the line has a word). Spaces replace newlines and the words that
+    fastText would not read as words: `</s>` and words that begin with `__label__`. `max_chars` is
+    the number of characters to read per document, or 0 for all."""
     rows = len(offsets) - 1
     total = offsets[rows] - offsets[0] + rows
     out = np.empty(total, np.uint8)
@@ -122,9 +122,9 @@ class Model:
     def best(
         self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return (code: int32[rows], score: float32[rows]): for each line the index of its best
-        label in `labels`, or -1, and the score of this label, 0 to 1. The arguments are those that
-        the function fasttext_lines returns."""
+        """Return (code, score): int32[rows], the index in `labels` of each line's best label, or
+        -1; and float32[rows], this label's score, 0 to 1. The arguments are those that the function
+        fasttext_lines returns."""
         codes, scores = (column[:, 0] for column in self.classifier.top(lines, ends))
         # fastText's probabilities can exceed 1, up to 1.00003.
         scores = np.minimum(scores, np.float32(1.0)) * words
@@ -137,15 +137,13 @@ SHARES = pa.list_(pa.struct([("lang", pa.string()), ("share", pa.float64())]))
 
 @dataclass(frozen=True)
 class ByLine:
-    """Scores computed from the lines of each document. `score` is float64[rows], OSCAR's score.
-    `switched` is float64[rows], the share of bytes in lines of another language. Both are NaN if no
-    line counts. `codes` is int32[rows, MOST], the languages with the most bytes, -1 for no
-    language; `shares` is float64[rows, MOST], their shares of the bytes."""
+    """Scores of documents by the languages of their lines. Lines that are too short or have no word
+    do not count."""
 
-    score: np.ndarray
-    switched: np.ndarray
-    codes: np.ndarray
-    shares: np.ndarray
+    score: np.ndarray  # float64[rows], OSCAR's score; NaN if no line counts
+    switched: np.ndarray  # float64[rows]: share of bytes in other languages, or NaN
+    codes: np.ndarray  # int32[rows, MOST]: languages with the most bytes, -1: none
+    shares: np.ndarray  # float64[rows, MOST]: their shares of the bytes
 
     def listed(self, labels: tuple[str, ...]) -> pa.Array:
         filled = self.codes >= 0
@@ -179,10 +177,11 @@ def shares_of(
     language: np.ndarray,
     labels: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the fields of ByLine. `rows` is int64[documents + 1], the first line of each document.
-    `codes` is int32[lines], the label of each line. `scores` is float32[lines]. `size` is
-    int64[lines], the bytes of each line. `counts` is bool[lines], True if the line counts.
-    `language` is int32[documents], the label of each document. `labels` is the number of labels."""
+    """Return (score, switched, codes, shares), the fields of the class ByLine.
+
+    Per document: `rows` is int64[documents + 1], the first line, and `language` is int32, the
+    label. Per line: `codes` is int32, the label; `scores` is float32; `size` is int64, the bytes;
+    `counts` is bool, True if the line counts. `labels` is the number of labels."""
     documents = len(rows) - 1
     score = np.full(documents, np.nan)
     switched = np.full(documents, np.nan)

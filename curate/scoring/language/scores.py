@@ -16,10 +16,9 @@ BINS = 10  # of scores, equal width
 def calibration(
     bins: Sequence[Sequence[float]],
 ) -> dict[str, float | list[dict[str, float]] | None]:
-    """Return the expected calibration error (Guo et al. 2017, "On Calibration of Modern Neural
-    Networks", 2; None without texts), and the mean score and accuracy of each bin that has texts.
-    `bins` holds, for each bin, the numbers of texts and of correct labels, and the sum of scores.
-    """
+    """Return {"error": the expected calibration error, "bins": mean score and accuracy of each bin
+    with texts}. `bins` has (texts, correct labels, sum of scores) per bin. The error is None if
+    there are no texts. Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", 2."""
     texts = sum(bin[0] for bin in bins)
     error = sum(abs(right - score) for _, right, score in bins)
     return {
@@ -85,7 +84,8 @@ class Scores:
         return counts
 
     def result(self) -> dict[str, Any]:
-        """Return the measures. Measures under `known` leave out languages without a label."""
+        """Return the measures. Those under `known` cover the languages for which the model has a
+        label."""
         canonical, knows = self._names()
         truths = {key[0] for key in self._counts}
         lengths = [[0, 0, 0, 0] for _ in LENGTHS]  # texts, right; texts in known languages, right
@@ -138,13 +138,12 @@ def _share(part: int, whole: int) -> float | None:
 
 
 class Language(NamedTuple):
-    """Figures of a language: the numbers of texts in this language (expected), of texts with its
-    label (found) and of texts with both (right); precision, recall and F1."""
+    """Counts and measures of one language."""
 
     label: str
-    texts: int
-    found: int
-    right: int
+    texts: int  # texts in this language
+    found: int  # texts with its label
+    right: int  # texts in this language with its label
     precision: float | None
     recall: float | None
     f1: float | None

@@ -56,8 +56,8 @@ class Counts(NamedTuple):
 
 
 class Lines:
-    """Training examples in a file: prepared lines, with label, length and hash of each. `prepare`
-    is a function to apply to texts before they become lines, or None."""
+    """Training examples, written to a file as lines for fastText, with the label, length and hash
+    of each. `prepare` is a function to apply to texts first, or None."""
 
     def __init__(
         self,
@@ -160,8 +160,8 @@ class Lines:
 
 
 def labelled(batch: pa.RecordBatch, label: str) -> tuple[pa.LargeStringArray, list[str | None]]:
-    """Return the texts and the labels without prefix of a batch. Raises UsageError if the column
-    `label` is missing. A label that is missing or has white space is None."""
+    """Return (texts, labels without prefix) of a batch. Raises UsageError if the column `label` is
+    missing. A label that is missing or has white space is None."""
     if label not in batch.schema.names:
         names = ", ".join(n for n in batch.schema.names if n != "text" and not n.startswith("_"))
         raise UsageError(f"no column {label!r} with labels; the columns are {names}")
@@ -250,9 +250,9 @@ def train_on(
     judge: Callable[[Path, Lines], T],
     prepare: Callable[[np.ndarray, np.ndarray], Buffers] | None = None,
 ) -> tuple[Lines, np.ndarray, T]:
-    """Train on (text, label) pairs and write the model to `target`. Return all lines, the rows used
-    for training, and the figures. `choose` is a function that selects the training rows. `judge` is
-    a function that computes figures on the held-out lines."""
+    """Train on (text, label) pairs and write the model to `target`. Return (all lines, the rows
+    used for training, the result of `judge`). `choose` selects the training rows. `judge` computes
+    figures on the held-out lines."""
     folder = target.parent
     folder.mkdir(parents=True, exist_ok=True)
     clear_temporary(folder)

@@ -1,9 +1,8 @@
 """Score texts with an n-gram language model: log10 probabilities of documents and sentences.
 
 CCNet's own models (Wenzek et al. 2020) can be used too: KenLM binaries `{lang}.arpa.bin`, each with
-a `{lang}.sp.model`, which need `pip install kenlm`. Perplexities are comparable only within one
-model, so CCNet's published cut-offs can be used with these models alone, which are identified by
-sha256."""
+a `{lang}.sp.model`, which need `pip install kenlm`. Perplexities of different models are not
+comparable. So CCNet's published cut-offs need CCNet's models, which are identified by sha256."""
 
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ _TAB, _LINE_FEED, _SPACE = np.uint8(9), np.uint8(10), np.uint8(32)
 
 @njit(nogil=True)
 def _simple(text):
-    """Return True if text: uint8[] has no byte below 33 except space, tab and line feed, and no
-    other white space. May return False if the text ends in the middle of a character."""
+    """Return True if the only white space in text: uint8[] is space, tab and line feed, and no
+    other byte is below 32. May return False if the text ends in the middle of a character."""
     odd = np.uint8(0)
     for i in range(len(text) - 2):
         a, b, c = text[i], text[i + 1], text[i + 2]
@@ -116,20 +115,19 @@ def _split(data, offsets):
 def numbered_lines(
     data: np.ndarray, offsets: np.ndarray, words: Vocabulary
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (ids: uint32[words], ends: int64[lines], rows: int64[rows + 1]): the id of each word,
-    the end of each line in the ids, and the first line of each row. `data` (uint8[]) and `offsets`
-    (int64[rows + 1]) are the texts. Lines without words are omitted."""
+    """Split texts into lines of word ids. Return (ids: uint32[words]; ends: int64[lines], each
+    line's end in `ids`; rows: int64[rows + 1], each row's first line). `data` (uint8[]) and
+    `offsets` (int64[rows + 1]) are the texts. Lines without words are omitted."""
     start, end, ends, rows = _split(data, offsets)
     return words.ids(data, start, end), ends, rows
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of rows or sentences. `log10` is float64[n], the log10 probability of all words and
-    sentence ends together. `length` is int64[n], the number of these words and sentence ends."""
+    """Scores of rows or sentences."""
 
-    log10: np.ndarray
-    length: np.ndarray
+    log10: np.ndarray  # float64[n]: log10 probability of all words and sentence ends together
+    length: np.ndarray  # int64[n]: number of these words and sentence ends
 
     def perplexity(self) -> np.ndarray:
         """Return float64[n]: 10 ** (-log10 / length), or NaN if there are no words."""
@@ -164,9 +162,10 @@ class NgramModel:
         return of_words(texts, self.data.variant, self.data.unit, self.data.words.ids)
 
     def log10(self, ids: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log10 probability of each sentence twice: summed in float64 and in float32.
-        `ids` is uint32[words], the words of all sentences. `ends` is int64[sentences], the end of
-        each sentence in `ids`. Raises ValueError if an id is not a word or is <s>."""
+        """Return (float64[sentences], float32[sentences]): the log10 probability of each sentence,
+        summed in these two types. `ids` is uint32[words], the words of all sentences. `ends` is
+        int64[sentences], the end of each sentence in `ids`. Raises ValueError if an id is not a
+        word or is <s>."""
         if len(ids) and (int(ids.max()) >= len(self.data.words) or bool((ids == BOS).any())):
             raise ValueError("ids must be below the vocabulary's size, and not <s>")
         if len(ends) and (ends[-1] != len(ids) or (np.diff(ends, prepend=0) < 0).any()):
@@ -180,8 +179,8 @@ class NgramModel:
         return sums, floats
 
     def by_sentence(self, texts: pa.LargeStringArray) -> tuple[Scores, np.ndarray]:
-        """Return the scores of all sentences, and the number of each row's first sentence:
-        int64[rows + 1]."""
+        """Return (the scores of all sentences, int64[rows + 1]: the number of each row's first
+        sentence)."""
         sentences = self.sentences(texts)
         exact, floats = self.log10(sentences.ids, sentences.ends)
         # KenLM's binding, which CCNet uses, sums in float32.
@@ -206,10 +205,9 @@ class NgramModel:
         return values
 
     def first_occurrences(self, texts: pa.LargeStringArray) -> np.ndarray:
-        """Return float64[rows]: the perplexity of each text if lines that repeat an earlier line of
-        the text have probability 1; NaN without words. So repetitive texts get low perplexities,
-        while an n-gram model alone finds a repeated line as unexpected each time. Only for variant
-        `plain`, whose sentences are lines."""
+        """Return float64[rows]: each text's perplexity, with probability 1 for every line that
+        repeats an earlier line of the text, so repetitive texts have low values. A text without
+        words has NaN. Only for models of variant `plain`, for which each line is a sentence."""
         lines = [(text or "").splitlines() for text in texts.to_pylist()]
         scores = self.by_document(pa.array([x for row in lines for x in row], pa.large_string()))
         log10, length = np.zeros(len(texts)), np.zeros(len(texts), np.int64)

@@ -47,20 +47,18 @@ SECTIONS = {
 
 @dataclass(frozen=True)
 class ModelData:
-    """The content of a model file. `counts` is the number of n-grams of each order. `firsts` is
-    int64[order + 2], where the table of each order begins in `entries`. `word_prob` and
-    `word_backoff` are float32[words], log10. `about` holds facts about the model, in any form."""
+    """The content of a model file."""
 
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  # number of n-grams of each order
     variant: Variant
     unit: Unit
     words: Vocabulary
-    word_prob: np.ndarray
-    word_backoff: np.ndarray
-    firsts: np.ndarray
-    entries: np.ndarray
+    word_prob: np.ndarray  # float32[words], log10
+    word_backoff: np.ndarray  # float32[words], log10
+    firsts: np.ndarray  # int64[order + 2]: first entry of each order's table
+    entries: np.ndarray  # see table.py
     pieces: bytes
-    about: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)  # facts about the model, in any form
 
     @property
     def order(self) -> int:
@@ -353,7 +351,8 @@ def _level(lines: _Lines, n: int, count: int, words: dict[str, int]) -> Iterator
 
 
 def write_arpa(path: Path, model: ModelData) -> None:
-    """Write the model as an ARPA file, sorted by word ids. It gives the same float32 when read."""
+    """Write the model as an ARPA file, sorted by word ids. Reading the file gives the same
+    float32."""
     words = [w.decode("utf-8", "surrogateescape") for w in model.words.words()]
     order = model.order
     with (

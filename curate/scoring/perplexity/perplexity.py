@@ -1,10 +1,10 @@
 """The step `perplexity`: score documents with a language model and sort them into buckets.
 
-The buckets head, middle and tail are CCNet's (Wenzek et al. 2020, section 3.4). The cuts are
-percentiles of the corpus per language, or CCNet's published ones for CCNet's models. As in CCNet,
-head has the scores below the first cut, middle those below the second, tail the rest. Documents
-without words, or without a model for their language, are in `all`. `low` is the bucket below an
-optional lower percentile. With `by: paragraph`, the score of a document is the list of its
+The buckets head, middle and tail are CCNet's (Wenzek et al. 2020, section 3.4): head has the scores
+below a first cut, middle the scores up to a second cut, and tail all higher scores. The cuts are
+percentiles per language; CCNet's models can use CCNet's published cuts. An optional lower
+percentile separates the bucket `low` from head. The bucket `all` has documents without words, or
+without a model for their language. With `by: paragraph`, a document's score is the list of its
 paragraphs' scores."""
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ ALL, LOW = BUCKETS.index("all"), BUCKETS.index("low")
 
 
 def find_models(pattern: str) -> dict[str, Path]:
-    """Return the path of each language's model file, or of one model for all languages under the
-    key EVERY. The languages are taken from the existing files that match the pattern, so that no
-    label of a document ever becomes a path. Raises UsageError if no file is found."""
+    """Return {language: path of its model file}, or {EVERY: path} if one model serves all
+    languages. The languages are taken from the existing files that match the pattern, so that a
+    document's label never becomes a path. Raises UsageError if no file is found."""
     if MARK not in pattern:
         if not Path(pattern).is_file():
             raise UsageError(f"no model at {pattern}: train one with `llmcurate perplexity train`")
@@ -85,8 +85,8 @@ class Perplexity(CorpusStep, FromFiles):
     """Sorts documents into head, middle and tail by perplexity.
 
     Columns: `score` (the perplexity; null without a model for the language or without words),
-    `bucket`, and `first` if the setting asks for it. With `by: paragraph`: `paragraphs`, the number
-    of paragraphs with a score, and `cut`, the number of paragraphs removed."""
+    `bucket`, and `first` (see the settings `first` and `least_first`). With `by: paragraph`:
+    `paragraphs`, the number of paragraphs with a score, and `cut`, the number of removed ones."""
 
     in_tasks: ClassVar[bool] = True
     version: ClassVar[int] = 2  # 2: a model serves all labels of its language
@@ -212,7 +212,8 @@ class Perplexity(CorpusStep, FromFiles):
         return identity
 
     def sketch_identity(self) -> Identity:
-        """Return what decides the scores: all settings but those that only concern the buckets."""
+        """Return what decides the scores: of the settings, only `model`, `by` and the need for
+        `first`."""
         settings: dict[str, str | bool] = {"model": self.model}
         settings |= {"first": True} if self.repeats else {}
         settings |= {"by": self.by} if self.by == "paragraph" else {}
@@ -220,7 +221,8 @@ class Perplexity(CorpusStep, FromFiles):
 
     @property
     def repeats(self) -> bool:
-        """True if perplexities by NgramModel.first_occurrences are needed too."""
+        """True if the column `first` is needed (perplexity with repeated lines at probability
+        1)."""
         return self.first or self.least_first is not None
 
     def resources(self) -> list[str]:
@@ -280,8 +282,8 @@ class Perplexity(CorpusStep, FromFiles):
 
     @property
     def shared_key_column(self) -> str | None:
-        """None if percentiles of the whole corpus decide which documents are dropped, so that any
-        document may change any decision; else "", because each document is decided alone."""
+        """None if the decision on a document may depend on all other documents, because percentiles
+        of the corpus decide which documents are dropped; "" if each document is decided alone."""
         return None if self.keep and self.cutoffs == "own" else ""
 
     @property
@@ -334,7 +336,8 @@ Cuts = dict[str, tuple[float, float, float]]  # where head ends, tail begins, lo
 
 
 def ranks_between(scores: int, percent: float) -> tuple[int, int]:
-    """Return the two ranks (from 0) between which a percentile of `scores` sorted scores lies."""
+    """Return the two ranks (from 0) between which the percentile `percent` of sorted scores lies.
+    `scores` is the number of scores."""
     place = (scores - 1) * percent / 100
     return math.floor(place), math.ceil(place)
 
@@ -365,8 +368,8 @@ def bucket_of(
 # scores pages. A paragraph is a line, as in CCNet's dedup. A paragraph without words has no score
 # and is kept; percentiles are over all paragraphs of a language.
 def paragraph_texts(docs: Documents) -> tuple[np.ndarray, pa.LargeStringArray]:
-    """Return (firsts: int64[rows + 1], the number of each row's first line; lines, with
-    newlines)."""
+    """Return (firsts, lines): int64[rows + 1], the number of each row's first line; and the lines
+    of all texts, with newlines."""
     from curate.text.buffers import text_array
     from curate.text.lines import newline_lines
 
@@ -377,12 +380,14 @@ def paragraph_texts(docs: Documents) -> tuple[np.ndarray, pa.LargeStringArray]:
 
 
 def cut_paragraphs(docs: Documents, keep: tuple[str, ...], decisions: pa.Table) -> Documents:
-    """Cut paragraphs outside the kept buckets from the documents. `decisions` has one row per
-    document, with the scores of its lines and the cuts of its language. Adds the columns
-    `paragraphs`, the number of paragraphs with a score, and `cut`, the number of paragraphs
-    removed. Documents without scored paragraphs are in the bucket `all` and dropped by the rule
-    `bucket`. Documents whose scored paragraphs are all cut are dropped by the rule `nothing_left`.
-    """
+    """Remove paragraphs (lines) whose bucket is not in `keep` (empty: remove none). `decisions` has
+    one row per document: its paragraphs' scores, and the scores that separate its language's
+    buckets.
+
+    Adds the columns `paragraphs`, the number of paragraphs with a score, and `cut`, the number of
+    removed paragraphs. A document without scored paragraphs is in the bucket named `all`, and is
+    dropped by the rule `bucket` if `keep` lacks this name. A document that loses all scored
+    paragraphs is dropped by the rule `nothing_left`."""
     from curate.documents.cutting import cut_marked
     from curate.text.lines import newline_lines
 
@@ -435,7 +440,7 @@ def bin_counts(score: np.ndarray, least: float, width: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Histogram:
-    """A histogram in the form of the report (inspect/report/store.py)."""
+    """A histogram with the fields that a report's histograms have (inspect/report/store.py)."""
 
     scale: str
     edges: list[float]
@@ -532,13 +537,11 @@ LANGUAGES, SEEN = "languages.json", "seen.json"
 
 @dataclass(frozen=True)
 class Languages(Message):
-    """The cuts and bins of languages. `cuts` are the cuts of each language. `shown` are the
-    languages in the report. `bins` holds (start, width) of the histogram's bins, for each language
-    with scores."""
+    """The scores that separate the buckets (`cuts`), and the histogram bins, of each language."""
 
-    cuts: Cuts
-    shown: list[str]
-    bins: dict[str, tuple[float, float]]
+    cuts: Cuts  # language -> scores where head ends, tail begins, low ends
+    shown: list[str]  # languages in the report
+    bins: dict[str, tuple[float, float]]  # language -> (start, width) of its bins
 
 
 def _languages(file: Path) -> Languages:
@@ -547,11 +550,10 @@ def _languages(file: Path) -> Languages:
 
 @dataclass(frozen=True)
 class BucketCounts(Message):
-    """For each language, the numbers of documents (or paragraphs) per bucket, and of scores per
-    bin."""
+    """The numbers of documents (or paragraphs) per bucket, and of scores per histogram bin."""
 
-    buckets: dict[str, dict[str, int]]
-    bins: dict[str, list[int]]
+    buckets: dict[str, dict[str, int]]  # language -> {bucket: number}
+    bins: dict[str, list[int]]  # language -> numbers
 
     def add(self, other: BucketCounts) -> None:
         for lang, counts in other.buckets.items():
@@ -565,12 +567,12 @@ class BucketCounts(Message):
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of a language: documents (or paragraphs) per bucket, cuts, histogram of scores."""
+    """Figures of one language for the report."""
 
-    by: str
-    buckets: dict[str, int]
-    cuts: list[float]
-    low: float | None = field(default=None, metadata=OPTIONAL)
+    by: str  # document or paragraph
+    buckets: dict[str, int]  # documents (or paragraphs) per bucket
+    cuts: list[float]  # scores where head ends and tail begins
+    low: float | None = field(default=None, metadata=OPTIONAL)  # score where low ends
     histogram: Histogram | None = field(default=None, metadata=OPTIONAL)
 
 
@@ -588,17 +590,17 @@ def _figures(languages: Languages, seen: BucketCounts, lang: str, step: Perplexi
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """The task to write the decisions on documents of a group of sketch files. `languages` is the
-    file with the cuts. `first` is True if sketches have the column `first`. `paragraphs` is True if
-    scores are per paragraph."""
+    """A task to write the score of each document and its language's cuts (scores that separate the
+    buckets). It reads a group of sketch files (files of scores)."""
 
-    languages: Path
-    first: bool
-    paragraphs: bool
+    languages: Path  # file with the cuts of each language
+    first: bool  # True if the files have the column `first`
+    paragraphs: bool  # True if scores are per paragraph
 
 
 def write_pieces(task: PiecesTask) -> BucketCounts:
-    """Run a task: write the decisions on a group of sketch files. Return counts by language."""
+    """Run a task: write a file with the score of each document and its language's cuts (scores that
+    separate the buckets). The caller joins the files of all tasks. Return counts by language."""
     seen = BucketCounts({}, {})
     schema = _schema(task.first, task.paragraphs)
     write_piece(task.file(PIECE), schema, _pieces(task, schema, seen))

@@ -1,11 +1,11 @@
 """Convert texts to sentences of word ids: normalization, sentence ends, words and pieces.
 
 Variant `plain`: each line (as in `str.splitlines()`) with a word is a sentence. Variant `ccnet`:
-the whole document in CCNet's normal form is one sentence (`ccnet_text`). The words of a sentence
-are, by the setting `unit`: `whitespace` (`str.split()`), `words` (as in text/words.py, in their
-case), or `pieces` of a SentencePiece model. This model is trained with CCNet's settings (the
-Makefile of cc_net, Wenzek et al. 2020: unigram, coverage 0.9995, texts normalised before), on at
-most a million sentences drawn with a fixed seed.
+the whole document in CCNet's normal form is one sentence (`ccnet_text`). The setting `unit` defines
+words: `whitespace` (`str.split()`), `words` (text/words.py, with upper and lower case kept), or
+`pieces` of a SentencePiece model. This model is trained with CCNet's settings (the Makefile of
+cc_net, Wenzek et al. 2020: unigram, coverage 0.9995, texts normalised before), on at most a million
+sentences drawn with a fixed seed.
 
 A hash table maps words to ids. It compares bytes, so it is exact. Id 0 is <unk>, 1 <s>, 2 </s>. If
 a text contains one of these as a word, that word is unknown."""
@@ -188,14 +188,12 @@ def _fill(blob, offsets, slots):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of a model. `blob` is uint8[], the bytes of the words. `offsets` is
-    int64[words + 1]. `slots` is uint64[], two per slot: the key of a word, then its size (32 bits)
-    and its id + 1; 0 if free. Buckets are searched from their first slot. Model files hold `slots`,
-    so a change of the keys needs a new version of the file."""
+    """The words of a model, and the hash table `slots` from words to ids. Model files hold the
+    table, so if words get other keys in it (`word_key`), the file format needs a new version."""
 
-    blob: np.ndarray
-    offsets: np.ndarray
-    slots: np.ndarray
+    blob: np.ndarray  # uint8[]: the bytes of all words
+    offsets: np.ndarray  # int64[words + 1]: the start of each word in `blob`
+    slots: np.ndarray  # uint64[2 * slots]: a word's key; its size (32 bits) and id + 1; 0 if free
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -277,10 +275,10 @@ class VocabularyBuilder:
             _fill(self._blob, self._offsets[: self.words + 1], self._slots)
 
     def settled(self, least: int, first: int = 0) -> tuple[Vocabulary, np.ndarray]:
-        """Return the final vocabulary, and for each old id its new id: uint32[words], 0 if the word
-        was dropped. After the special words come the `first` oldest words in their order, then the
-        words with at least `least` occurrences, most frequent first. Equally frequent words are
-        sorted by their bytes."""
+        """Return (final vocabulary, uint32[words]: the new id of each old id, 0 if the word was
+        dropped). After the special words come the oldest words, `first` of them, in the order of
+        their ids. Then come words with at least `least` occurrences, most frequent first; equally
+        frequent words are sorted by their bytes."""
         ends = self._offsets[: self.words + 1].tolist()
         blob = self._blob.tobytes()
         words = [blob[a:z] for a, z in pairwise(ends)]
@@ -322,12 +320,11 @@ Numbers = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences of word ids. `ids` is uint32[words]. `ends` is int64[sentences], the end of each
-    sentence in `ids`. `rows` is int64[rows + 1], the first sentence of each row."""
+    """Sentences of word ids."""
 
-    ids: np.ndarray
-    ends: np.ndarray
-    rows: np.ndarray
+    ids: np.ndarray  # uint32[words]
+    ends: np.ndarray  # int64[sentences]: the end of each sentence in `ids`
+    rows: np.ndarray  # int64[rows + 1]: the first sentence of each row
 
 
 def of_words(
@@ -354,9 +351,9 @@ def of_words(
 def of_pieces(
     texts: pa.LargeStringArray, variant: Variant, processor: Any, ids: np.ndarray, number: Numbers
 ) -> Sentences:
-    """Return texts as sentences of pieces. `ids` is uint32[pieces], the word id of each piece. A
-    run of letters for which SentencePiece has no piece counts as one word, whose id the function
-    `number` returns. Otherwise all words in another script would be the same unknown word."""
+    """Convert texts to sentences of SentencePiece pieces. `ids` is uint32[pieces], the word id of
+    each piece. A run of letters without a piece counts as one word, whose id the function `number`
+    returns. With SentencePiece's single id for unknown text, all these words would be one word."""
     rows = np.zeros(len(texts) + 1, np.int64)
     lines: list[str] = []
     for r, text in enumerate(texts.to_pylist()):
@@ -406,8 +403,8 @@ def load_pieces(model: bytes, source: str) -> Any:
 
 
 def piece_words(processor: Any) -> tuple[list[bytes], np.ndarray]:
-    """Return (words, real) of a SentencePiece model: the bytes of each piece, by piece id; and
-    bool[pieces], True for a piece that texts can have."""
+    """Return (words, real) of a SentencePiece model: a list of each piece's bytes, by piece id; and
+    bool[pieces], True for a piece that can occur in texts."""
     names = processor.IdToPiece(list(range(processor.GetPieceSize())))
     real = [
         not (processor.IsControl(i) or processor.IsUnknown(i) or n.encode() in SPECIAL)
@@ -417,7 +414,7 @@ def piece_words(processor: Any) -> tuple[list[bytes], np.ndarray]:
 
 
 def piece_ids(number: Numbers, processor: Any) -> np.ndarray:
-    """Return uint32[pieces]: the word id of each piece, 0 for pieces that are not words."""
+    """Return uint32[pieces]: the word id of each SentencePiece piece, 0 if no text can have it."""
     names, real = piece_words(processor)
     ids = np.zeros(len(names), np.uint32)
     ids[real] = number(*_joined([n for n, r in zip(names, real.tolist(), strict=True) if r]))

@@ -1,15 +1,15 @@
-"""Hash tables of a model's n-grams, a table (level) per order; sorting n-grams; scoring texts.
+"""Hash tables of a model's n-grams, one table (level) per order; sorting n-grams; scoring texts.
 
-An entry of level n is two 64-bit numbers: the key + 1 (0 if empty), and log10 probability and
-back-off as two float32. The key is exact: the slot of the n-gram's last n - 1 words in the level
-below, times 2^32, plus the first word's id. All levels are in one array; words themselves are level
-1.
+Level 1 is the words themselves; the other levels are in one array. An entry of level n is two
+64-bit numbers: the key + 1 (0 if empty), and log10 probability and back-off as two float32. The key
+identifies an n-gram exactly. It is s * 2^32 + the first word's id, where s is the slot in level n -
+1 of the n-gram's last n - 1 words.
 
 For sorting, n-grams are 128-bit keys (hi, lo): uint64, with the last word in the highest bits. So
-keys sort in the suffix order of Heafield et al. 2013: n-grams that end alike are adjacent. With B
-bits per word, the key of an N-gram's last n words is its key >> (N - n)B. Keys may exceed memory:
-runs of keys are sorted in memory, written to disk and merged in one pass. A file is a column of raw
-numbers, read in order through a memory map, so that memory holds only the part in use."""
+n-grams with the same end are adjacent, the suffix order of Heafield et al. 2013. With B bits per
+word, the key of an N-gram's last n words is its key >> (N - n)B. If keys exceed memory, runs of
+keys are sorted in memory, written to disk and merged in one pass. The files are memory-mapped
+columns of numbers, read in order."""
 
 from __future__ import annotations
 
@@ -290,8 +290,8 @@ def _home(key, buckets):
 
 @njit(nogil=True)
 def find_entry(entries, first, slots, key):
-    """Return the slot of the key in the level that begins at `first`, or NOT_THERE. A bucket is
-    filled from its first slot; a key for which it has no room goes to a later bucket."""
+    """Return the slot of a key in the level that begins at `first`, or NOT_THERE. A bucket is
+    filled from its first slot; when it is full, keys go to a later bucket."""
     at = _home(key, slots // BUCKET) * BUCKET
     for _ in range(slots):
         stored = entries[2 * (first + at)]
@@ -321,11 +321,12 @@ def _slot_of(entries, firsts, words, i, skip):
 
 @njit(cache=True, nogil=True)
 def insert(entries, values, firsts, words, prob, backoff):
-    """Add n-grams to their level. `words` is uint32[rows, n]. `prob` and `backoff` are
-    float32[rows], log10. `firsts` is int64[order + 2], where each level begins, in entries.
-    `values` are the entries, viewed as float32. Returns -1 if all were added. Otherwise returns the
-    first row whose last n - 1 words are missing in the level below, or -2 - row for an n-gram that
-    appears twice."""
+    """Add n-grams of n words to their level (hash table). Return -1 if all were added. Else, for
+    the first bad row i, return i if its last n - 1 words are missing in the level below, and -2 - i
+    if its n-gram is there already.
+
+    `values` is `entries` viewed as float32. `firsts` is int64[order + 2], the first entry of each
+    level. `words` is uint32[rows, n]. `prob` and `backoff` are float32[rows], log10."""
     n = words.shape[1]
     first, slots = firsts[n], firsts[n + 1] - firsts[n]
     for i in range(len(words)):
@@ -348,7 +349,8 @@ def insert(entries, values, firsts, words, prob, backoff):
 
 @njit(cache=True, nogil=True)
 def missing(entries, firsts, words):
-    """Return the first row of words: uint32[rows, n] whose n-gram the tables lack, or -1."""
+    """Return the index of the first n-gram that the hash tables lack, or -1 if they lack none.
+    `words` (uint32[rows, n]) has one n-gram per row."""
     for i in range(len(words)):
         if _slot_of(entries, firsts, words, i, 0) < 0:
             return i
@@ -357,9 +359,10 @@ def missing(entries, firsts, words):
 
 @njit(cache=True, nogil=True)
 def level_words(entries, firsts, n, vocab, out, prob, backoff, values):
-    """Fill `out` (uint32[rows, n]) with the n-grams of a level in slot order, and `prob`, `backoff`
-    (float32[rows]) with their values. Returns the number of n-grams, or -1 if entries are damaged.
-    """
+    """Copy the n-grams of n words from their hash table to `out` (uint32[rows, n]), and their
+    values to `prob` and `backoff` (float32[rows]). The copies are in the order of the table, not
+    sorted. Return the number of n-grams, or -1 if the table is damaged. entries, firsts: made by
+    `tables`; values: `entries` as float32; vocab: the number of words."""
     rows = 0
     for at in range(firsts[n + 1] - firsts[n]):
         stored = entries[2 * (firsts[n] + at)]
@@ -498,8 +501,8 @@ Allocate = Callable[[int], np.ndarray]
 
 
 class NotClosed(Exception):
-    """The last words of an n-gram are missing in the level below, or an n-gram appears twice.
-    `words` is uint32[n], the n-gram. `why` is the reason."""
+    """An n-gram, `words` (uint32[n]), cannot be added: its first or last n - 1 words are not in the
+    model as an (n-1)-gram, or the n-gram appears twice."""
 
     def __init__(self, words: np.ndarray, why: str) -> None:
         super().__init__(why)
@@ -507,7 +510,8 @@ class NotClosed(Exception):
 
 
 def starts(counts: Sequence[int]) -> np.ndarray:
-    """Return int64[order + 2]: where each level begins, in entries. Level 1 (words) has none."""
+    """Return int64[order + 2], from the n-gram counts of each order: at index n the first entry for
+    n-grams of n words (single words have no entries), and last the number of entries."""
     slots = (int(n * LOAD) + 1 for n in counts[1:])  # one is always free
     sizes = [0, 0, *(-(-n // BUCKET) * BUCKET for n in slots)]
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -516,9 +520,12 @@ def starts(counts: Sequence[int]) -> np.ndarray:
 def tables(
     counts: Sequence[int], levels: Iterable[Iterable[Rows]], allocate: Allocate
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (firsts, entries): where each level begins, int64[order + 2], and the entries of all
-    levels from 2 on, uint64[]. `counts` is the number of n-grams per order. `levels` are the
-    batches of n-grams of each level. `allocate` makes an array of zeros. Raises NotClosed."""
+    """Build hash tables of n-grams, one table (level) for each n from 2 to the model's order.
+
+    Return (firsts: int64[order + 2], the first entry of each level; entries: uint64[], all tables).
+    counts: the number of n-grams of each level from 1 on. levels: for each level from 2 on, its
+    n-grams in batches. allocate: makes an array of zeros. Raises NotClosed if an n-gram appears
+    twice, or if its first or last n - 1 words are not an n-gram of the level below."""
     firsts = starts(counts)
     entries = allocate(2 * int(firsts[-1]))
     values = entries.view(np.float32)
@@ -537,7 +544,8 @@ def tables(
 
 
 def level(entries: np.ndarray, firsts: np.ndarray, counts: Sequence[int], n: int) -> Rows:
-    """Return the sorted n-grams of a level above 1. Raises ValueError if entries are damaged."""
+    """Return the n-grams of n words, sorted, for n > 1. Raises ValueError if the hash tables
+    (`entries`) are damaged."""
     rows = counts[n - 1]
     words = np.empty((rows, n), np.uint32)
     prob, backoff = np.empty(rows, np.float32), np.empty(rows, np.float32)

@@ -4,10 +4,10 @@ Nemotron-CC (Su et al. 2024) ranks a corpus by each of its classifiers, takes th
 document's ranks and divides the result into twentieths. Dolma 3 (Olmo 3, 2025) samples twentieths
 by a curve for each topic.
 
-A percentile is the share of scored documents below a score, rounded down to a tenth of a percent;
-equal scores get the percentile of the last of them. Percentiles are exact (corpus/ranks.py), so
-workers and document order do not change them. Weights are learned by least squares from integer
-sums."""
+A percentile is the rank of a score (from 0) divided by the number of scored documents, rounded down
+to a tenth of a percent. Equal scores all have the highest of their ranks. Percentiles are exact
+(corpus/ranks.py), so workers and document order do not change them. A weighted mean of percentiles
+can have weights learned from a column: a least-squares fit from integer sums."""
 
 from __future__ import annotations
 
@@ -157,17 +157,17 @@ _COMBINED = pa.schema(
 
 
 def bounds_of(scored: int, parts: int) -> list[int]:
-    """Return the ranks (from 0) at which all parts but the first begin if `scored` scores are
-    divided into `parts` parts. With few scores the last parts are empty and have no rank."""
+    """Divide `scored` sorted scores into `parts` equal parts. Return the rank (from 0) at which
+    each part begins, except the first. Empty parts at the end have no rank."""
     ranks = (-(-part * scored // parts) for part in range(1, parts))
     return [rank for rank in ranks if rank < scored]
 
 
 def learned_weights(sums: np.ndarray) -> list[float]:
-    """Return the weights of the scores: numbers >= 0 that add up to 1, fitted by least squares with
-    an intercept. `sums` is object[k + 2, k + 2], the products of (1, k percentiles, target), summed
-    over documents as integers. The best fit without a negative weight, over all subsets of the
-    scores, is used. Raises RunFailed if no score increases with the target."""
+    """Fit weights of k scores to a target by least squares, with an intercept. Return numbers >= 0
+    that add up to 1. Over all subsets of the scores, the best fit without a negative weight is
+    used. `sums` is object[k + 2, k + 2], the products of each two of (1, k percentiles, target),
+    summed over documents as integers. Raises RunFailed if no score increases with the target."""
     n = sums[0, 0]
     count = len(sums) - 2
     if n < 2:
@@ -200,7 +200,8 @@ def resolve(step: QualityBuckets, sketches: Sketches) -> Decided:
     def ranked(
         folder: Path, of: list[Group], counted: Path, column: str, parts: int
     ) -> dict[str, list[float]]:
-        """Return the scores at which the parts begin, for each value of the setting `by`."""
+        """Return {value of the column `step.by`: the scores at which the parts begin}. The
+        documents with this value, ranked by score, are divided into `parts` equal parts."""
         totals = score_totals(db, counted, len(of))
         ranks = {lang: bounds_of(scored, parts) for lang, (_, scored, *_) in totals.items()}
         ranks_of = {lang: sorted(set(of_lang)) for lang, of_lang in ranks.items() if of_lang}
@@ -307,14 +308,12 @@ COMBINED, WEIGHTS, BUCKETS = "combined.parquet", "weights.f64", "buckets.i64"
 
 @dataclass(frozen=True)
 class LevelsTask(GroupTask):
-    """The task to look up the percentiles of the scores of documents in a group of sketch files.
-    `thresholds` has one file per score. `weights` has one weight per score. `best` is True to use a
-    document's best percentile, False to use the weighted mean."""
+    """A task to look up the percentiles of documents' scores, for a group of sketch files."""
 
-    thresholds: list[Path]
+    thresholds: list[Path]  # one file per score
     by_lang: bool
-    weights: list[float]
-    best: bool
+    weights: list[float]  # one weight per score
+    best: bool  # True: best percentile of a document; False: weighted mean
 
     def columns(self, *more: str) -> list[str]:
         names = [f"score{k}" for k in range(len(self.thresholds))]
@@ -322,8 +321,8 @@ class LevelsTask(GroupTask):
 
     def levels(self, batch: pa.RecordBatch) -> tuple[np.ndarray, list[str]]:
         """Return (levels, groups). `levels` is int64[rows, scores]: ten times the percentile of
-        each score, -1 without a score. `groups` has the value of the setting `by` for each row, or
-        ""."""
+        each score, -1 without a score. `groups` has each row's value of the column that the setting
+        `by` names, or ""."""
         langs = batch["lang"].to_pylist() if self.by_lang else [""] * len(batch)
         columns = [
             _placed(batch[f"score{k}"].to_numpy(zero_copy_only=False), langs, _limits(path))
@@ -334,15 +333,13 @@ class LevelsTask(GroupTask):
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """The task to put the documents of a group of files into buckets by their combined percentiles.
-    `edges` is the file with the combined percentiles at which buckets begin. `equal` is True if
-    buckets are equally large. `method` is the name of the step."""
+    """A task to put documents into buckets by their combined percentiles, for a group of files."""
 
-    edges: Path
+    edges: Path  # file with the percentiles at which buckets begin
     by_lang: bool
     buckets: int
-    equal: bool
-    method: str
+    equal: bool  # True if buckets are equally large
+    method: str  # name of the step
 
 
 def _limits(path: Path) -> dict[str, np.ndarray]:
@@ -360,7 +357,9 @@ def _placed(values: np.ndarray, langs: list[str], limits: dict[str, np.ndarray])
 
 
 def add_products(task: LevelsTask) -> list[list[int]]:
-    """Run a task: return products of two of (1, percentiles, target), summed over documents."""
+    """Return the sums from which `learned_weights` fits k weights, a matrix [k + 2][k + 2]. Each
+    document with k scores and a target has the values (1, k percentiles, target). Entry [i][j] is
+    the sum of value i times value j over documents."""
     size = len(task.thresholds) + 2
     products = np.zeros((size, size), object)
     for batch in sketch_batches(task.group.files, task.columns("target"), ROWS):
@@ -374,8 +373,8 @@ def add_products(task: LevelsTask) -> list[list[int]]:
 
 
 def combine(task: LevelsTask) -> int:
-    """Run a task: combine each document's percentiles. Return the number of documents with a
-    result."""
+    """Write each document's combined percentile, the best or the weighted mean of its scores'
+    percentiles, to a file. Return the number of documents with a combined percentile."""
     scored, schema = 0, pa.schema([*_COMBINED, ("part", pa.int32())])
     weights = np.array(task.weights, np.float64)
     path = task.file(COMBINED)

@@ -29,8 +29,8 @@ def threshold_of(scores: np.ndarray, fraction: float) -> float:
 
 
 def steps(scores: np.ndarray, good: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (thresholds, good, others): the k distinct scores, float64[k], descending; how many
-    good documents each keeps as a threshold, int64[k]; how many others, int64[k]."""
+    """Try each distinct score as a threshold, in descending order. Return (thresholds: float64[k],
+    good documents kept: int64[k], other documents kept: int64[k])."""
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
@@ -39,7 +39,8 @@ def steps(scores: np.ndarray, good: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 
 def roc_auc(scores: np.ndarray, good: np.ndarray) -> float:
-    """Return the share of pairs (good, other) whose good one scores higher. Ties count half."""
+    """Return the share of pairs (good, other) in which the good document scores higher. Ties count
+    half."""
     _, right, wrong = steps(scores, good)
     x = np.concatenate(([0], wrong)).astype(np.float64)
     y = np.concatenate(([0], right)).astype(np.float64)
@@ -56,8 +57,9 @@ def average_precision(scores: np.ndarray, good: np.ndarray) -> float:
 def calibration(
     scores: np.ndarray, good: np.ndarray
 ) -> dict[str, float | list[dict[str, float | None]]]:
-    """Return figures for each tenth of the score (documents, mean score, share of good documents),
-    and the expected calibration error: the mean |score - share| (Naeini et al. 2015)."""
+    """Return {"bins": figures for each tenth of the score (documents, mean score, share of good
+    documents), "error": the expected calibration error, the mean |score - share|} (Naeini et al.
+    2015)."""
     place = np.minimum((scores * BINS).astype(np.int64), BINS - 1)
     rows, error = [], 0.0
     for b in range(BINS):
@@ -72,8 +74,8 @@ def calibration(
 
 
 def deciles(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
-    """Return ten groups of documents of equal size, best scores first, each with the bounds of its
-    scores and its numbers of documents and of good documents."""
+    """Return ten groups of documents of equal size, best scores first. Each group has its highest
+    and lowest score, its number of documents, and its number of good documents."""
     order = np.argsort(-scores, kind="stable")
     rows = []
     for part in np.array_split(order, BINS):
@@ -90,8 +92,9 @@ def deciles(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
 
 
 def kept_fractions(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
-    """Return, for each fraction in KEPT, the threshold that keeps at least this fraction of the
-    other (not good) documents, and the shares of other and of good documents that it keeps."""
+    """Return one row per fraction in KEPT: the threshold that keeps at least this fraction of the
+    other (not good) documents, and the shares of other and of good documents above this
+    threshold."""
     others, best = np.sort(scores[~good]), np.sort(scores[good])
     rows = []
     for fraction in KEPT:
@@ -127,7 +130,7 @@ def curves(scores: np.ndarray, good: np.ndarray) -> dict[str, list[list[float]]]
 
 
 def measure(scores: np.ndarray, good: np.ndarray) -> dict[str, Any] | None:
-    """Return all measures as JSON values, or None if one of the two sets is empty."""
+    """Return all measures as JSON values, or None if all documents are good or none is."""
     positive = int(good.sum())
     if positive in (0, len(good)):
         return None

@@ -38,8 +38,8 @@ def _stripped(data: np.ndarray, start: int, end: int) -> int:
 
 
 def joined_lines(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Strip texts; line ends become blanks. Return (data: uint8[bytes], offsets:
-    int64[rows + 1])."""
+    """Strip texts and replace line ends by blanks. Return (data: uint8[bytes], offsets: int64[rows
+    + 1])."""
     return _joined(data, offsets, False)
 
 
@@ -90,9 +90,9 @@ def _has_words(lines: np.ndarray, ends: np.ndarray) -> np.ndarray:
 def quality_lines(
     data: np.ndarray, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return texts as lines for the model: (lines: uint8[bytes], ends: int64[rows + 1], words:
-    bool[rows], True if the line has a word). The lines of a text are joined. Words that are
-    commands to fastText (`</s>`, `__label__...`) become spaces."""
+    """Convert each text to one line for the model. Return (lines: uint8[bytes], ends: int64[rows +
+    1], filled: bool[rows], True if the line has a word). Line ends, and the words that have a
+    special meaning in fastText (`</s>` and `__label__...`), become spaces."""
     lines, ends = _joined(data, offsets, True)
     raw = lines.tobytes()
     if any(command.tobytes() in raw for command in (END_WORD, LABEL_PREFIX)):
@@ -140,14 +140,12 @@ def good_label(path: str | Path, label: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The score of a text and the reasons for it. `shares` is what each word and n-gram adds to the
-    logit, largest absolute values first. `against` is the label whose logit is subtracted, if any.
-    """
+    """An explanation of a text's score."""
 
     score: float
     logit: float
-    against: str | None
-    shares: list[Share]
+    against: str | None  # label whose logit is subtracted, if any
+    shares: list[Share]  # what each word and n-gram adds, largest absolute value first
 
 
 class Classifier:
@@ -166,9 +164,10 @@ class Classifier:
         return self.line_scores(*quality_lines(data, offsets))
 
     def line_scores(self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return the scores of lines that the function quality_lines returned. With two labels the
-        score is computed as in DCLM: the probability of the likelier label, or 1 minus that.
-        fastText's probabilities are 0.00001 too high, as is DCLM's published threshold."""
+        """Return the scores of lines, given as the result of the function quality_lines. A score is
+        the good label's probability. If the other of two labels is likelier, the score is 1 minus
+        the other label's probability, as in DCLM. fastText's probabilities are 0.00001 too high,
+        and DCLM's published threshold includes this excess."""
         chances = self._model.probabilities(lines, ends, self._codes).astype(np.float64)
         score = chances[:, 0]
         if chances.shape[1] == 2:
@@ -176,10 +175,12 @@ class Classifier:
         return np.clip(score, 0.0, 1.0) * words
 
     def explain(self, text: str) -> Explanation:
-        """Return exactly how much each word and n-gram of a text adds to its score. With two labels
-        under softmax, the score is the logistic function of the difference of the labels' logits,
-        and the shares add up to that difference. With more labels, the difference is to the
-        likeliest other label. With other losses, the labels have independent logits."""
+        """Return a text's score, and exactly how much each word and n-gram adds to the logit.
+
+        With two labels under softmax, the score is the logistic function of a difference of logits:
+        that of the label minus that of the other label. The shares add up to this difference. With
+        more labels, the likeliest other label is subtracted. With other losses, nothing is
+        subtracted."""
         data = np.frombuffer(bytearray(text.encode("utf-8", "replace")), np.uint8)
         lines, ends, words = quality_lines(data, np.array([0, len(data)], np.int64))
         score = float(self.line_scores(lines, ends, words)[0])

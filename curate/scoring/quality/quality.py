@@ -61,7 +61,8 @@ def pareto_draws(ids: pa.Array, alpha: float, seed: int) -> np.ndarray:
 
 
 class Scored(FromFiles, Explains, Kinds):
-    """The settings and the model of both classes of the step: `Quality` and `QualityShare`."""
+    """The settings and the model of the step `quality`, for both of its classes: `Quality` and
+    `QualityShare`."""
 
     name: ClassVar[str] = "quality"  # of both classes
     paper: ClassVar[str] = "Brown et al. 2020, appendix A; Li et al. 2024, section 4.4"
@@ -110,7 +111,8 @@ class Scored(FromFiles, Explains, Kinds):
         return self
 
     def identity(self) -> Identity:
-        """Return what decides the output. Workers use the model in effect in this process."""
+        """Return what decides the output, including the path of the model that this process uses:
+        the setting `model` or an environment variable. Workers then use the same model."""
         facts = super().identity()
         facts.settings |= {"model": effective(self.model), "model_sha256": None}
         self._check()
@@ -173,9 +175,11 @@ class Scored(FromFiles, Explains, Kinds):
 
 @step("quality")
 class Quality(Scored, Step):
-    """Scores documents, and drops those below `threshold`, or by GPT-3's draw.
+    """Scores documents and drops those with a score below `threshold`. With `pareto`, documents are
+    dropped at random instead, low scores more often, as for GPT-3's training data.
 
-    Columns: `score`, 0 to 1 (0 for a text without words); with `pareto` also `draw`."""
+    Columns: `score`, 0 to 1 (0 for a text without words); with `pareto` also `draw`, the random
+    number."""
 
     only_measures: ClassVar[bool] = True
 
@@ -279,14 +283,15 @@ def resolve(step: QualityShare, sketches: Sketches) -> Decided:
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """The task to write decisions on a group of sketch files. `method` is the name of the step."""
+    """A task to write the score and the threshold of each document, for a group of files of scores
+    (sketch files)."""
 
     threshold: float
-    method: str
+    method: str  # name of the step
 
 
 def write_pieces(task: PiecesTask) -> int:
-    """Run a task: write the decisions. Return how many documents reach the threshold."""
+    """Run a task: write its decisions to a file. Return how many documents reach the threshold."""
     kept: list[int] = []
     write_piece(task.file(PIECE), SCHEMA, _pieces(task, kept))
     return sum(kept)

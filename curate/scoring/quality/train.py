@@ -1,19 +1,19 @@
 """Train a quality classifier that separates good documents from ordinary ones.
 
-The same documents give the same bytes in any order (scoring/language/train.py).
+The same documents, in any order, give the same model file (see scoring/language/train.py).
 
 Presets train on whole documents, prepared as in curate/scoring/quality/model.py.
 - `dclm` (Li et al. 2024, section 4.4 and appendix): words and pairs of words, lr 0.1, dim 100,
   5 epochs, as published with the paper. The script in its repository,
   baselines/train_fasttext_classifier.py, has the same defaults but wordNgrams 1.
 - `llama`: Touvron et al. 2023, section 2.1, has "a linear model to classify pages used as
-  references in Wikipedia v.s. randomly sampled pages". Its settings are not published; these are
+  references in Wikipedia v.s. randomly sampled pages". The paper gives no settings; these are
   fastText's defaults, as in RedPajama's reproduction
   (RedPajama-Data, app/src/artifacts/ft_trainer.py).
-- `openwebmath`: Paster et al. 2023 train MathScore with fastText; its settings are not published.
+- `openwebmath`: Paster et al. 2023 train MathScore with fastText; the paper gives no settings.
   Texts are in the normal form of the step `math_score`, without formulas.
 - `gpt3`: Brown et al. 2020, appendix A, has logistic regression over Spark's hashed words, not
-  fastText. Here: single words under the same loss."""
+  fastText. Here: fastText on single words, with the loss of logistic regression."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ from llmcurate.base.errors import UsageError
 
 
 class Texts:
-    """The texts of the documents of some inputs. Every call of `batches` reads the inputs again.
-    `scores` is (least, below), to use only documents with least <= score < below, or None for all.
-    """
+    """The texts of some inputs. Every call of `batches` reads the inputs again. If `scores` is
+    (least, below), only documents with least <= score < below are used."""
 
     def __init__(
         self,

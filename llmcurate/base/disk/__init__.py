@@ -1,1 +1,1 @@
-"""Files that are complete or absent, parquet files, DuckDB, publishing to a store, units."""
+"""Atomic file writes, checksums, parquet, DuckDB, object stores, YAML, and sizes with units."""

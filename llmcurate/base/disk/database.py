@@ -30,7 +30,7 @@ _idle: list[Any] = []
 
 @atexit.register
 def _close_idle() -> None:
-    """Close idle connections at exit: DuckDB 2 would print the functions of those still open."""
+    """Close idle connections at exit, or else DuckDB 2 would print the names of functions."""
     while _idle:
         _idle.pop().close()
 
@@ -49,8 +49,8 @@ def _open(instance: Any, spill: Path, threads: int) -> Any:
 
 
 def _reset(connection: Any) -> bool:
-    """Drop the connection's database and close the connection. Return True if the instance of
-    DuckDB can be used again."""
+    """Drop the connection's database and close the connection. Return True if no error occurred, so
+    that the DuckDB instance can be used again."""
     import duckdb
 
     try:
@@ -67,9 +67,9 @@ def _reset(connection: Any) -> bool:
 
 @contextmanager
 def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
-    """Open a DuckDB connection with bounded memory that spills to the folder `spill`. The folder is
-    removed at the end with all its content. If it cannot be created, a temporary folder of the
-    system is used. Raises RunFailed if the disk is full or DuckDB cannot read a file. DuckDB's
+    """Open a DuckDB connection with bounded memory that spills to the folder `spill`. The folder
+    and its content are removed at the end. If the folder cannot be created, a temporary folder of
+    the system is used. Raises RunFailed if the disk is full or DuckDB cannot read a file. DuckDB's
     other errors are raised unchanged."""
     import duckdb
 

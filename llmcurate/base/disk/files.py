@@ -1,10 +1,10 @@
 """Files that are complete or absent (written to a temporary name, synced, renamed), and digests.
 
-The digest of a file is a sha256 if it is published, and an xxh3-128 if only llmcurate compares it.
-A stranger may have written the file names in an output folder (OUT), in a folder of `llmcurate
-refresh` (HOME), in a list or in a worker's answer. So before a name is used as a path,
-`path_inside` checks that it lies below its folder, even after links are followed. `remove` deletes
-only below a given folder, and deletes a link rather than its target.
+Published files have sha256 digests; files that only llmcurate compares have xxh3-128 digests. File
+names may come from strangers: from an output folder (OUT), a folder of `llmcurate refresh` (HOME),
+a list or a worker's answer. So before a name is used as a path, `path_inside` checks that the path
+lies below its folder, even after links are followed. `remove` deletes only below a given folder,
+and deletes a link rather than the link's target.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def stream_digest(file: BufferedReader, kind: str = "sha256") -> str:
 
 
 def check_regular(path: str | Path) -> None:
-    """Raise OSError for a pipe, socket or device. Reading it may never end, or work only once."""
+    """Raise OSError for a pipe, socket or device, which may never end, or be readable only once."""
     mode = Path(path).stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "it is a pipe, socket or device: give a file", str(path))
 
 
 def read_text(path: Path, what: str = "") -> str:
-    """Return the text of a UTF-8 file that a user gives, without a byte order mark. what: words
-    that messages put before the file's name. A UsageError names a file that cannot be read."""
+    """Return the text of a user's UTF-8 file, without a byte order mark. Raises UsageError, which
+    names the file, if it cannot be read. what: words before the file's name in this message."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -128,8 +128,8 @@ def scratch_of(url: str, folder: Path | None) -> Path:
 
 
 def make_folder(folder: Path, name: str = "OUT") -> None:
-    """Create a folder that the user named, with its parents. Messages call the argument `name`.
-    Raises UsageError if the folder cannot be created, but OSError if the disk is full."""
+    """Create a folder that the user named, with its parents. `name` is the argument's name in
+    messages. Raises UsageError if the folder cannot be created, but OSError if the disk is full."""
     try:
         str(folder).encode()
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,8 +179,9 @@ _listeners: ContextVar[tuple[Callable[[Path], None], ...]] = ContextVar("listene
 
 @contextmanager
 def listening(listener: Callable[[Path], None]) -> Iterator[None]:
-    """Call the listener with the path of each file that the function replacing completes within the
-    block, in this thread or in threads of the class process.Threads that it starts."""
+    """Within the block, call `listener` with the path of each file that this thread has written by
+    the function `replacing`. This includes files written by work that this thread gave to a thread
+    pool (process.Threads)."""
     token = _listeners.set((*_listeners.get(), listener))
     try:
         yield
@@ -190,10 +191,10 @@ def listening(listener: Callable[[Path], None]) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, sync: bool = True, only_if_changed: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside `path`. When the block ends, the file, or folder of files, that
-    it created there is renamed to `path`. If `sync`, all bytes are on the disk before the renaming.
-    `sync=False` is for callers that sync many files at once later. If `only_if_changed`, an
-    existing `path` with the same bytes is not replaced, and keeps its modification time."""
+    """Yield a temporary path beside `path`, and rename it to `path` at the end of the block. The
+    block creates a file, or a folder of files, at the temporary path. If `sync`, all bytes are on
+    the disk before the renaming; callers that sync many files at once later pass False. If
+    `only_if_changed`, an existing `path` with the same bytes stays, with its modification time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(temporary_name(path.name))
     try:
@@ -270,8 +271,9 @@ def clear_dead(folder: Path, name: str | None = None) -> None:
 
 
 def _alive(process: int) -> bool:
-    """Return True if another process with this number runs. Return False for this process's own
-    number: a file with it was left by an earlier process that had the same number."""
+    """Return True if the process that made a temporary file still runs. `process` is the number in
+    the file's name. Return False if it is the number of this process: the file is from an earlier
+    process with the same number."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -302,8 +304,8 @@ def is_below(name: object) -> bool:
 
 def path_inside(folder: Path, name: object, source: object = None, follow: bool = True) -> Path:
     """Return the path of `name` below a folder. Raises RunFailed if the path lies elsewhere. The
-    message names `source`, the file or list that has the name. If `follow`, the target of a link is
-    checked, too. `follow=False` is for a path that will be replaced or removed."""
+    message names `source`, the file or list in which the name was found. If `follow`, the target of
+    a link is checked, too. `follow=False` is for a path that will be replaced or removed."""
     if not isinstance(name, str) or not is_below(name):
         raise RunFailed(
             f"{source or folder} names {str(name)[:100]!r}, which is not inside {folder}:"
@@ -329,7 +331,7 @@ def paths_inside(folder: Path, names: object, source: object) -> list[Path]:
 
 
 def check_links(folder: Path) -> None:
-    """Raise RunFailed for a link anywhere below a run's folder, where a run never creates one."""
+    """Raise RunFailed if the folder of a run contains a link. A run never creates links there."""
     for above, folders, files in os.walk(folder):
         for path in (Path(above, name) for name in (*folders, *files)):
             if path.is_symlink():
@@ -341,7 +343,7 @@ def check_links(folder: Path) -> None:
 
 def remove(path: Path, *, inside: Path, must: bool = False) -> None:
     """Remove a file, a folder with all its content, or a link (not its target), if it exists.
-    Raises RunFailed if the path is not below the folder `inside`, and, if `must`, OSError if a
+    Raises RunFailed if the path is not below the folder `inside`. With `must`, raises OSError if a
     folder cannot be removed completely."""
     home, above = inside.resolve(), path.parent.resolve()
     if path.name in ("", "..") or (above != home and home not in above.parents):

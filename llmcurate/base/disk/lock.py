@@ -20,15 +20,14 @@ BEAT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Holder(Message):
-    """The process that holds a lock, or that held it last if `host` is None. `created`: the time
-    when the process began. `beat`: its last sign of life. `number`: the count of holders so far."""
+    """The process that holds a lock, or that was the last one to hold it."""
 
     pid: int
-    created: float | None
-    host: str | None
-    since: str
-    beat: float
-    number: int = 0
+    created: float | None  # start time of the process, in seconds since 1970
+    host: str | None  # name of the process's machine; None if nobody holds the lock now
+    since: str  # time of acquiring the lock (ISO 8601)
+    beat: float  # time of the last sign of life, in seconds since 1970
+    number: int = 0  # 1 for the first holder of the lock, 2 for the second
 
     @classmethod
     def here(cls, number: int = 0) -> Holder:
@@ -38,7 +37,8 @@ class Holder(Message):
 
     @property
     def has_ended(self) -> bool:
-        """True if the process has ended, or is this one; False if it is on another machine."""
+        """True if the lock is free to take: the process has released it, has ended, or is this
+        process. False if the process is on another machine, where nobody can see if it runs."""
         if self.host is None or self.host != socket.gethostname():
             return self.host is None
         now = _created(self.pid)
@@ -53,11 +53,13 @@ def acquire(
     stale: float = STALE_SECONDS,
     blind: str = "",
 ) -> None:
-    """Acquire the lock on `what`. `read` returns the last holder. `write` replaces it, or returns
-    False if the holder is no longer the one that was read. If the holder is on another machine,
-    `say` prints a line, and the function waits up to `stale` seconds for a sign of life, by this
-    machine's clock, because the other clock may be ahead. `blind`: "" if a holder on another
-    machine can be watched, else the reason and advice, which the message of LockHeld gives.
+    """Acquire the lock on `what`. `read` returns the last holder. `write` replaces the last holder
+    by this process, or returns False if another process was faster.
+
+    If the holder is on another machine, `say` prints a line, and the function waits until the
+    holder changes its time in the lock (a sign of life). If `stale` seconds pass without a change,
+    the lock is taken. `blind` is advice for storage where a lock that is held on another machine
+    cannot be taken: if it is not "", LockHeld with this advice is raised instead of waiting.
 
     Raises:
         LockHeld: another process holds the lock.

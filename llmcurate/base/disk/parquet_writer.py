@@ -51,8 +51,9 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def row_bytes(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return the size of each row in bytes, plus 8: int64[rows]. Unlike Arrow's `nbytes`, it does
-    not depend on the layout in memory, so row groups and batches always end at the same rows."""
+    """Return the size of each row in bytes, plus 8 for each value: int64[rows]. Unlike Arrow's
+    `nbytes`, it does not depend on the layout in memory, so all runs end row groups at the same
+    rows."""
     kind = values.type
     size = np.full(len(values), 8, np.int64)
     if isinstance(values, pa.ChunkedArray) and pa.types.is_nested(kind):

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 
 def peak_bytes() -> int:
-    """Return the peak memory of this process in bytes. On Linux, it leaves out the memory of the
-    program that started this process, which getrusage would count."""
+    """Return the peak memory of this process in bytes. On Linux, the memory of the parent program,
+    which getrusage would count, is left out."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
@@ -29,18 +29,17 @@ def peak_bytes() -> int:
 
 @dataclass(frozen=True)
 class Host:
-    """The kind of machine, without anything that identifies it: its architecture `machine`, the
-    number of `cores` that this process may use, and its `memory` in bytes."""
+    """The hardware and system of a machine, without anything that identifies the machine."""
 
-    system: str
-    machine: str
-    processor: str
-    cores: int
-    memory: int
+    system: str  # such as Linux
+    machine: str  # architecture, such as x86_64
+    processor: str  # model name, or "" if it is unknown
+    cores: int  # number of cores that this process may use
+    memory: int  # in bytes, or 0 if unknown
 
 
 def host() -> Host:
-    """Return the kind of this machine."""
+    """Return the hardware and system of this machine."""
     system = platform.uname()
     try:
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -66,8 +65,8 @@ AT_ONCE = 128
 
 
 class Threads(ThreadPoolExecutor):
-    """Threads that share the context of the thread that submits work. So the functions given to
-    files.listening in that thread are also called for the files that these threads write."""
+    """A thread pool whose threads share the context of the thread that submits the work. So they
+    also call the listeners that this thread has set with files.listening."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return super().submit(copy_context().run, fn, *args, **kwargs)
@@ -81,8 +80,8 @@ def in_order(
     work: Callable[[Item], Result], items: Iterable[Item], at_once: int = AT_ONCE
 ) -> Iterator[Result]:
     """Yield work(item) for each item, in the order of the items. At most 2 * at_once results wait
-    to be consumed. If work(item) raises an error, it is raised in place of the result, and later
-    items that have not begun are cancelled."""
+    to be consumed. An error of work(item) is raised in place of its result, and later items that
+    have not begun are cancelled."""
     if isinstance(items, Sized):
         at_once = min(at_once, len(items))
     if at_once < 2:

@@ -1,13 +1,14 @@
-"""A Store: the folder of a run, on this machine's disk or in an object store (OUT as a URL).
+"""The folder of a run, on this machine's disk or in an object store (OUT as a URL).
 
-If the store is a URL, each process has a mirror, a local folder with the same names. `put` uploads
-a file of the mirror, and `read` fetches one that the mirror lacks and compares it with its seal
-(size and digest). If the store is a folder, the mirror is that folder, and both do nothing.
+For a URL, each process has a mirror: a local folder with the same file names. `put` uploads a file
+of the mirror. `read` fetches a file that the mirror lacks, and compares it with its seal (size and
+digest). For a folder on disk, the mirror is this folder, and `put` and `read` do nothing.
 
-An object store cannot rename, but an upload is complete or absent. So the manifest of a folder (its
-list of files) is removed before a file of the folder changes and uploaded after all of them. Last
-comes `published.json`, the list of all files. The driver, the process that leads the run, holds a
-lock, `driver.json`. The lock's number is in the names of the driver's entries in the ledger.
+An object store cannot rename files, but each upload is complete or absent. So before a file of a
+folder changes, the folder's manifest (the list of its files) is removed. It is uploaded again after
+the files. `published.json`, the list of all files, is uploaded last. The process that leads a run,
+called the driver, holds the lock `driver.json`. The driver's entries in the ledger (the list of
+finished work) have the lock's number in their names.
 """
 
 from __future__ import annotations
@@ -56,17 +57,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Mirror(Message):
-    """The local folder `root` in which a process has files of the store at `url`. If `temporary`, a
-    task removes the files that no other task needs."""
+    """The local copy that one process has of a store's files."""
 
     url: str
-    root: Path
-    temporary: bool = False
+    root: Path  # the local folder
+    temporary: bool = False  # True if each task removes the files that no other task needs
 
 
 class Store:
-    """The files of a run below `mirror.root`, or if `mirror` is None, files that need no store.
-    Failed requests are repeated, the first time after `wait` seconds."""
+    """The files of a run below the folder `mirror.root`. If `mirror` is None, all files are local
+    and no store is used. Failed requests are repeated, the first time after `wait` seconds."""
 
     def __init__(self, mirror: Mirror | None = None, wait: float = WAIT_SECONDS) -> None:
         self.mirror, self.wait = mirror, wait
@@ -145,18 +145,20 @@ class Store:
         return path.relative_to(self.root).as_posix()
 
     def names(self, text: str) -> str:
-        """Return the JSON `text` for other machines, with a mark in place of this mirror's path."""
+        """Return the JSON `text` with MARK in place of the path of this process's mirror (local
+        copy of the store), because the mirrors of other machines have other paths."""
         return _moved(text, str(self.root), MARK) if self.url else text
 
     def places(self, text: str) -> str:
-        """Return the JSON `text` of another machine, with this mirror's path for the mark."""
+        """Return the JSON `text`, which another machine made by the method `names`, with the path
+        of this process's mirror (local copy of the store) in place of MARK."""
         return _moved(text, MARK, str(self.root)) if self.url else text
 
     # Files.
 
     def read(self, path: Path, sealed: Seal | None = None) -> Path:
-        """Return `path`, after fetching the file if the mirror lacks it. Raises Damaged if it is
-        missing or differs from its seal (size, digest)."""
+        """Return `path`, after fetching the file if the mirror lacks it. Raises Damaged if the file
+        is missing or differs from its seal (size, digest)."""
         if not self.covers(path) or path.is_file():
             return path
         name = self.name(path)
@@ -184,7 +186,8 @@ class Store:
                 pass
 
     def put(self, *paths: Path) -> None:
-        """Upload files of the mirror, each in one step. Do nothing if the store is a folder."""
+        """Upload files of the mirror (local copy); each upload is complete or absent. Do nothing if
+        the store is a folder."""
         if self.url:
             for _ in in_order(self._upload, paths, AT_ONCE):
                 pass
@@ -223,7 +226,7 @@ class Store:
             self._own += paths
 
     def release(self) -> None:
-        """After a task, remove its files from a temporary mirror, except those that all tasks
+        """Remove a finished task's files from a temporary mirror, except files that all tasks
         read."""
         for path in self._own:
             if str(path) not in _stamps:
@@ -248,15 +251,16 @@ class Store:
         self.__dict__.pop("listing", None)
 
     def lacks(self, path: Path) -> bool:
-        """Return True if a file is in the store but not in the mirror."""
+        """Return True if a file of the store is missing at `path` in the mirror (local copy)."""
         return self.covers(path) and not path.exists() and self.name(path) in self.listing
 
     def holds(self, path: Path) -> bool:
         return path.exists() or self.lacks(path)
 
     def fault(self, path: Path, sealed: Seal) -> str | None:
-        """Return how the stored copy of a file that the mirror lacks differs from its seal, or None
-        if it does not. Its size is compared, and unless `self.trusted`, its content too."""
+        """Return how a file differs from its seal (size, digest), or None if it is as sealed. The
+        file is in the store, not in the mirror (local copy). If `self.trusted`, only its size is
+        compared, otherwise its content, too."""
         if self.trusted:
             size = self.listing[self.name(path)]
             same = sealed[0] in (None, size)
@@ -330,8 +334,8 @@ class Store:
             raise RunFailed(failure) from None
 
     def _replace_holder(self, holder: Holder) -> bool:
-        """Write the lock and return True, or False if another process has written it since this
-        process last read or wrote it."""
+        """Write `holder` into the lock and return True. Return False if another process has changed
+        the lock since this process last read or wrote it."""
         only_if: dict[str, Any] = {}
         if self.conditional:
             only_if = {"IfMatch": self._tag} if self._tag else {"mode": "create"}
@@ -375,10 +379,10 @@ _stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # for shared files that w
 
 
 def verify(own: Iterable[SealedPath], shared: Iterable[SealedPath] = ()) -> None:
-    """Compare the files that a task is about to read with their seals (size, digest), after
-    fetching those that the mirror of the store lacks. Raises Damaged, which names the first file
-    that differs. `own` are files of this task alone. `shared` are files that every task reads. A
-    process compares each of them once, and again only if the file was written to since then."""
+    """Compare the files that a task will read with their seals (size, digest). Files that the
+    mirror lacks are fetched first. Raises Damaged, which names the first file that differs. `own`:
+    files of this task alone. `shared`: files that every task reads. A process compares a shared
+    file once, and again only after the file was written to."""
     own, shared = list(own), list(shared)
     current().read_all((Path(path), sealed) for path, sealed in (*own, *shared))
     for path, sealed in own:
@@ -395,7 +399,7 @@ def _check(path: str, sealed: Seal) -> None:
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    """Return values that differ after every write, such as ctime, which no program can set."""
+    """Return status values of a file that differ after every write: no program can set ctime."""
     try:
         stat = Path(path).stat()
     except OSError:
@@ -406,9 +410,11 @@ def _stamp(path: str) -> tuple[int, ...]:
 def publish(
     store: Store, before: Mapping[str, list[Any]], nothing_new: bool = False
 ) -> dict[str, int]:
-    """Upload the files of a finished run that are in the mirror but not in the store. Return
-    numbers by name: `files` of the run, files uploaded (`put`), their `bytes`, files `removed`.
-    `before`: the store's list before the run. The mirror may lack files only if `nothing_new`."""
+    """Upload a finished run's files from the mirror (local copy) to the store, except those already
+    there, and remove outdated ones. `before`: the store's list of files before the run. If
+    `nothing_new` (the run had no work), nothing is uploaded if the store still has all files of
+    `before`; if not, the files of `before` that the mirror lacks are fetched first. Return counts:
+    `files` of the run, `put` (new or changed files), their `bytes`, `removed`."""
     stored = store.listing
     if nothing_new:
         if before and {n: size for n, (size, _) in before.items()}.items() <= stored.items():
@@ -451,9 +457,9 @@ def publish(
 
 
 def manifests(names: Collection[str]) -> dict[str, str]:
-    """Return {manifest: folder that it describes} for the manifests (lists of a folder's files)
-    among file names. The folder is the one that holds the manifest, or for FOLDER.json the folder
-    beside it. Manifests of inner folders come first."""
+    """Return {manifest: its folder} for the manifests among the file names. A manifest is a list of
+    a folder's files. It lies in the folder, or beside FOLDER as FOLDER.json. Manifests of inner
+    folders come first."""
     folders = {name.rpartition("/")[0] for name in names}
     folder_of: dict[str, str] = {}
     for name in sorted(names, key=lambda n: (-n.count("/"), n)):

@@ -76,8 +76,8 @@ def format_bytes(size: float) -> str:
 
 
 def format_scaled(number: float) -> str:
-    """Format a number with three significant digits and a decimal prefix for a unit: `12.3 T`; a
-    number without a prefix ends with a space: `950 `."""
+    """Format a number with three significant digits and a decimal prefix, to be followed by a unit:
+    `12.3 T`. A number without a prefix also ends with a space: `950 `."""
     for prefix in _POWERS:
         if abs(number) < 999.5 or prefix == "E":
             size = abs(number)
@@ -104,8 +104,8 @@ def counted(number: float, noun: str) -> str:
 
 
 def format_percent(share: float | None, digits: int = 1) -> str:
-    """Format a fraction as `5.3 %`, as `< 0.1 %` if it would round to 0, and None as `-`. `digits`
-    is the number of digits after the decimal point."""
+    """Format a fraction in percent with `digits` decimal places: `5.3 %`. A positive fraction that
+    would round to 0 becomes `< 0.1 %`, and None becomes `-`."""
     if share is None:
         return "-"
     least = 10.0**-digits

@@ -1,4 +1,4 @@
-"""YAML from untrusted sources: limited in size and depth, no duplicate keys, errors with lines.
+"""YAML from untrusted sources: bounded size and depth, no duplicate keys, line numbers in errors.
 
 PyYAML alone would keep the last of two equal keys, recurse until Python's stack ends, and expand
 aliases without limit.
@@ -22,22 +22,22 @@ _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 
 
 def within_64_bits(value: Any) -> Any:
-    """Return the value of a setting. Raises ValueError for a whole number of more than 64 bits."""
+    """Return `value` unchanged. Raises ValueError for a whole number of more than 64 bits."""
     if isinstance(value, int) and abs(value) >= 1 << 63:
         raise ValueError("a number of more than 64 bits")
     return value
 
 
 def read_counts(cls: Any, value: Any, info: Any) -> Any:
-    """Return the value of a setting of the class `cls`. If the setting takes only whole numbers,
-    texts such as `100k` become whole numbers."""
+    """Convert a text such as `100k` to a whole number, if the setting takes only whole numbers.
+    Other values are returned unchanged. `cls` is the class that has the setting."""
     kinds = {kind := cls.model_fields[info.field_name].annotation, *get_args(kind)}
     return as_whole(value) if int in kinds and kinds.isdisjoint({str, float}) else value
 
 
 def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Node | None]:
-    """Return the value of a YAML text, and its tree of nodes, in which `line_of` finds lines. A
-    UsageError names the fault, the `source` (file or option) and, if `lines`, the line number."""
+    """Return (value, root node) of a YAML text; `line_of` finds line numbers in the tree of nodes.
+    Raises UsageError with the problem, the `source` (file or option) and, if `lines`, the line."""
     if len(text) > MOST_BYTES:
         raise UsageError(f"{source}: it has more than {MOST_BYTES >> 20} MiB of YAML")
     try:
@@ -59,8 +59,8 @@ def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Nod
 
 
 def line_of(root: yaml.Node | None, *keys: Any) -> int | None:
-    """Return the line number of the value at a path of keys and indices in a tree of nodes. If the
-    path does not exist, return the line of its longest beginning that does, or None."""
+    """Return the line number of the value at the path `keys` (keys and indices) below `root`. If
+    the path ends early, return the line of its last key that exists, or None."""
     node, line = root, None
     for key in keys:
         child = None
@@ -78,7 +78,7 @@ def line_of(root: yaml.Node | None, *keys: Any) -> int | None:
 
 
 def _check_events(text: str, source: str) -> None:
-    """Raise UsageError if a YAML text is too deep or too long for a tree built by recursion."""
+    """Raise UsageError if a YAML text is too deep or too long to build a tree by recursion."""
     depth = 0
     for number, event in enumerate(yaml.parse(text, _Loader)):
         if isinstance(event, yaml.CollectionStartEvent):

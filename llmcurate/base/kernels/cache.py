@@ -1,16 +1,17 @@
 """The cache of compiled kernels: machine code, with a key made from its source code.
 
-A kernel is compiled with the kernels that it calls and the constants that it reads, most of them in
-other modules. So its key covers the sources of its module and of all llmcurate modules imported
-there, and the compiler's versions. The key has no path and no time, so clones, worktrees, branches
-and wheels can share the folder. Of several processes, one compiles and others wait (locks.py).
+The machine code of a kernel includes the kernels that it calls and the constants that it reads,
+most of them from other modules. So its key covers the sources of its module and of all llmcurate
+modules imported there, and the compiler's versions. The key has no path and no time, so clones,
+worktrees, branches and wheels can share the folder. Of several processes, one compiles a kernel and
+the others wait (locks.py). A file of machine code is
 
     KERNELS / module / digest of sources and versions / function-digest of types and processor.nbc
 
 KERNELS is NUMBA_CACHE_DIR, else `kernels` in LLMCURATE_CACHE, else `llmcurate/kernels` in
-XDG_CACHE_HOME or ~/.cache. Like __pycache__, it is trusted and may be deleted. If it cannot be
-written, kernels are not kept. A wheel made by `make wheel` contains such a folder for x86-64-v3
-(processors since 2013 to 2015). It is searched second if the processor supports it.
+XDG_CACHE_HOME or ~/.cache. Like __pycache__, the folder is trusted and may be deleted. If it cannot
+be written, kernels are not kept. A wheel made by `make wheel` contains a second such folder for
+x86-64-v3 (processors since 2013 to 2015). It is searched second, if the processor supports it.
 """
 
 from __future__ import annotations
@@ -80,15 +81,14 @@ def prepare() -> None:
 def njit(
     *, cache: bool = False, allocates: bool = False, **options: Any
 ) -> Callable[[Function], Function]:
-    """Compile a function with numba, for calls from Python (`cache`) or from kernels alone.
+    """Compile a function with numba, as a kernel (with `cache`) or as a part of kernels (without).
 
-    With `cache`, the function is a kernel, whose machine code is read from and written to this
-    cache. Without it, the function is a part: only kernels and other parts call it, and calls from
-    Python raise TypeError. Neither can be called from C.
+    A kernel is called from Python, and its machine code is kept on disk. A part is called only by
+    kernels and other parts; a call from Python raises TypeError. No C wrappers are compiled.
 
-    A part does not count references to arrays: its caller holds the arrays, and counting makes
-    parts take 1.5 times as long. A part that creates or returns arrays needs `allocates`. Without
-    it, a part cannot create arrays, and may neither return arrays nor call a function that does.
+    A part does not count references to arrays, because counting makes parts take 1.5 times as long;
+    the kernel that calls it keeps the arrays alive. So only a part with `allocates` may create or
+    return arrays, or call a function that returns arrays.
     """
     options.update(no_cfunc_wrapper=True, no_cpython_wrapper=not cache, _nrt=cache or allocates)
 
@@ -133,9 +133,9 @@ def _refuse(function: Callable[..., Any], *args: Any, **named: Any) -> None:
 
 
 def _compile(kernel: Dispatcher, borrows: bool, part: bool, signature: Any) -> Any:
-    """Replace Dispatcher.compile, and refuse a part (a function that only kernels call) that counts
-    no references to arrays but calls a function that returns an array. If the part returned that
-    array, the array would be freed too early. If not, it would never be freed."""
+    """Replace Dispatcher.compile: compile a kernel or a part (a function that only kernels call).
+    Raises TypeError if a part with `borrows` returns an array or calls a function that returns one:
+    such a part does not count references, so the array would be freed too early or never."""
     function = kernel.py_func
     kinds = tuple(normalize_signature(signature)[0])
     if kinds in kernel.overloads:
@@ -248,7 +248,8 @@ class KernelCache(_Cache):
         return folder / self._file(sig, codegen.magic_tuple()) if folder else None
 
     def places(self, sig: Any, codegen: Any) -> Iterator[Path]:
-        """Yield the files that may hold machine code for the types `sig`, the best one first."""
+        """Yield files that may have the machine code for the types `sig`: one in the user's cache,
+        then one that the installed package brings, if this processor can run its code."""
         if own := self.path(sig, codegen):
             yield own
         triple, _, features = codegen.magic_tuple()
@@ -282,14 +283,12 @@ def _prune(folder: Path) -> None:
 
 
 class Source(NamedTuple):
-    """The source of a module. `changed`: the time of its last change, in seconds since 1970.
-    `package`: True if the file is an `__init__.py`. `imports`: for each import, (a module of
-    llmcurate, the names imported from that module)."""
+    """The facts about a module's source from which cache keys are made."""
 
-    digest: bytes
-    changed: float
-    package: bool
-    imports: tuple[tuple[str, tuple[str, ...]], ...]
+    digest: bytes  # sha256 of the source
+    changed: float  # time of the last change, in seconds since 1970
+    package: bool  # True for an `__init__.py`
+    imports: tuple[tuple[str, tuple[str, ...]], ...]  # (llmcurate module, names imported from it)
 
 
 @functools.cache

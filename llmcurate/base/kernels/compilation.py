@@ -70,7 +70,8 @@ def _process(processor: Any, emit_dels: bool = False, extend_lifetimes: bool = F
 
 
 def _decorator(template: Any) -> Any:
-    """Replace _get_jit_decorator, so that numba's own functions become parts (cache.njit)."""
+    """Replace numba's _get_jit_decorator, so that numba's own library functions are compiled as
+    parts of kernels. Only kernels can call these functions then (see cache.njit)."""
 
     def decorator(**options: Any) -> Any:
         def decorated(function: Any) -> Any:
@@ -97,7 +98,8 @@ def _postpone_blas() -> None:
 
 @contextmanager
 def patched() -> Iterator[None]:
-    """Within the block, the thread with numba's compiler lock uses this module's replacements."""
+    """Within the block, hold numba's compiler lock, and let numba use this module's
+    replacements."""
     global _depth
     with global_compiler_lock:
         _depth += 1

@@ -1,5 +1,5 @@
-"""The compile time of this process in CPU seconds, and callbacks for the start of compilations and
-of waits. This module does not load numba."""
+"""The compile time of this process in CPU seconds, and callbacks: one before a compilation begins,
+one before this process waits for another that compiles. This module does not load numba."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ seconds = 0.0
 
 
 def nothing() -> None:
-    """Do nothing: the default callback."""
+    """Do nothing: the default of `on_start` and `on_busy`."""
 
 
 # Called when this process begins to compile a kernel, and before it waits for another process that

@@ -15,10 +15,10 @@ _READ, _ALL_CACHES, _DATA = 0, 3, 1  # arguments of LLVM's llvm.prefetch
 
 
 def _prefetch(typing: Any, array: Any, at: Any) -> Any:
-    """Load array.flat[at] into the processor's caches: `prefetch(array, at)` in kernels. The array
-    is contiguous. An index outside of it does no harm. Code that looks up many keys in a table
-    larger than the caches prefetches the entries of all keys first. The processor then loads a
-    dozen entries at the same time, whereas each plain load would delay the code after it."""
+    """Load array.flat[at] into the processor's caches; kernels call `prefetch(array, at)`. The
+    array is contiguous, and any index is allowed. Code that looks up many keys in a table larger
+    than the caches prefetches the entries of all keys first. The processor then loads a dozen
+    entries at the same time, whereas each plain load would delay the code after it."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         held = context.make_array(signature.args[0])(context, builder, args[0])
@@ -57,7 +57,7 @@ def load8(data, i):
 
 @njit(nogil=True)
 def load_few(data, i, n):
-    """Return the bytes data[i : i + n], n < 8, as a little-endian uint64, as `load8` does."""
+    """Return the n < 8 bytes data[i : i + n] (i: uint64) as a little-endian uint64."""
     value = np.uint64(0)
     for k in range(n):
         value |= np.uint64(data[i + np.uint64(k)]) << np.uint64(8 * k)
@@ -98,7 +98,7 @@ def matches_at(data, at, end, word):
 
 @njit(nogil=True)
 def copy(source, a, z, out, at):
-    """Copy source[a:z], of one dimension, to `out` from index `at` on; return the next index."""
+    """Copy source[a:z] to `out` from index `at` on (both 1-dimensional); return the next index."""
     for k in range(z - a):
         out[at + k] = source[a + k]
     return at + z - a

@@ -1,10 +1,10 @@
 """Machine code for whole kernels only, not for their parts (functions that only kernels call).
 
-numba optimises each function together with all functions that it calls, and makes machine code of
-it. It does the same again with the function's copy in each caller. With five levels of calls this
-takes most of the compile time. Here the code of a part is kept unoptimised and linked into each
-kernel that calls the part. This relies on numba.core.codegen, which is not numba's public
-interface, so compilation.py restricts it to tested versions.
+numba optimises and compiles each function together with copies of all functions that it calls. So a
+function is compiled again in each of its callers. With five levels of calls, this takes most of the
+compile time. Here the code of a part is kept unoptimised and linked into each kernel that calls the
+part. This relies on numba.core.codegen, which is not numba's public interface, so compilation.py
+restricts it to tested versions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _parts: list[str] = []  # names of the parts that are being compiled
 
 
 class _WithoutEnvironments:
-    """A code generator that skips environments (links to Python objects): parts have none."""
+    """numba's code generator for a part (a function that only kernels call). It sets no
+    environments (links from the code to Python objects), because a part has none."""
 
     def __init__(self, whole: Any) -> None:
         self._whole = whole
@@ -47,8 +48,8 @@ class PartLibrary(codegen.JITCodeLibrary):
 
 
 class KernelLibrary(codegen.JITCodeLibrary):
-    """The code of a function that is not a part, linked with all parts that it calls, directly or
-    indirectly. If it calls no parts, this does the same as numba's own class."""
+    """The code of a kernel, linked with all parts (functions that only kernels call) that it calls,
+    directly or indirectly. Without parts, this class does the same as numba's own class."""
 
     def finalize(self) -> None:
         linked: dict[Any, None] = {}
@@ -66,8 +67,9 @@ class KernelLibrary(codegen.JITCodeLibrary):
 
 @contextmanager
 def part(function: str) -> Iterator[None]:
-    """Within the block, the function with this qualified name is compiled as a part of kernels.
-    Functions of numba that are compiled within the block do not become parts."""
+    """Within the block, compile the function with the qualified name `function` as a part: a
+    function that only kernels call. Its code is linked into these kernels. Functions with other
+    names are compiled as usual."""
     _parts.append(function)
     try:
         yield
@@ -76,14 +78,17 @@ def part(function: str) -> Iterator[None]:
 
 
 def set_environments(kernel: Any) -> None:
-    """Link a kernel's code (numba's CompileResult) with the Python objects (environments) with
-    which its parts raise errors. numba does this only for code from its cache."""
+    """Link the code of a kernel with the Python objects (environments) that the functions called by
+    the kernel need to raise errors. `kernel` is numba's CompileResult. numba itself sets such links
+    only in code that it loads from its cache."""
     for environment in kernel._find_referenced_environments():
         kernel.library.codegen.set_env(environment.env_name, environment)
 
 
 def create_library(self: Any, name: str, **options: Any) -> Any:
-    """Replace JITCPUCodegen.create_library: functions named by `part` get a `PartLibrary`."""
+    """Replace JITCPUCodegen.create_library, which returns the object that holds a function's code.
+    Within a block `with part("f")`, return for the function `f` a PartLibrary, whose code is not
+    compiled. For all other functions, return numba's own library."""
     if _parts and _parts[-1] == name:
         _parts[-1] = ""
         return PartLibrary(self, name, **options)

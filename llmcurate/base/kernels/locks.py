@@ -23,7 +23,8 @@ class Busy(Exception):
 
 
 def refuse() -> None:
-    """Raise Busy. As compile_time.on_busy, it makes the process compile other kernels first."""
+    """Raise Busy, instead of waiting for another process that compiles the same kernel. Set as the
+    callback `compile_time.on_busy`, it lets this process compile other kernels first."""
     raise Busy
 
 

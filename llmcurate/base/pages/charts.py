@@ -1,4 +1,4 @@
-"""Charts as inline SVG. Colours are CSS variables of the page. Equal figures give equal bytes."""
+"""Charts as inline SVG, with the page's CSS variables as colours. Equal data give equal bytes."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ def svg(parts: Iterable[str], label: str, width: float = WIDTH, height: float = 
 
 
 class Axes:
-    """The axes of a chart: x from `low` to `high`, y from `bottom` to `top`. `parts` collects SVG
-    elements. `ys` are grid lines (value, label); the longest label sets the left margin."""
+    """The axes of a chart, with the chart's SVG elements in `parts`. The x axis goes from `low` to
+    `high`, the y axis from `bottom` to `top`. `ys` lists the horizontal grid lines as (value,
+    label). The longest of these labels sets the left margin."""
 
     def __init__(
         self,
@@ -78,8 +79,8 @@ class Axes:
         self.parts.append(f'<path d="M{steps}{"Z" if close else ""}" {style}/>')
 
     def ticks(self, xs: Sequence[tuple[float, str]]) -> None:
-        """Draw labels along both axes, and lines across the chart. Of two labels that would touch
-        each other, only the right one is drawn."""
+        """Draw the labels of both axes, and horizontal grid lines. Where labels of the x axis would
+        touch each other, only the right one is drawn."""
         for at, name in self.ys:
             y = self.y(at)
             self.line(f"M{px(self.left)} {px(y)}H{WIDTH - RIGHT}", GRID, 1.1)
@@ -93,7 +94,7 @@ class Axes:
                 free = middle - wide / 2 - LETTER
 
     def name(self, name: str, y: float, style: str, dot: str = "") -> None:
-        """Draw a name of the legend after a short line, or after a dot if `dot` is its colour."""
+        """Draw an entry of the legend: a line, or a dot if `dot` is its colour, then the name."""
         if dot:
             self.dot(self.left + 14, y - 4, dot)
         else:
@@ -136,8 +137,8 @@ class Axes:
 
 
 def round_values(low: float, high: float, most: int, whole: bool = False) -> list[float]:
-    """Return the multiples, from low to high, of the smallest round step (1, 2, 2.5 or 5 times a
-    power of ten) that gives at most `most` + 1 values. If `whole`, the step is a whole number."""
+    """Return the multiples of a round step (1, 2, 2.5 or 5 times a power of ten) from low to high.
+    The step is the smallest that gives at most `most` + 1 values, and a whole number if `whole`."""
     if high <= low:
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / most))
@@ -166,8 +167,8 @@ def x_ticks(low: float, high: float, scale: str, whole: bool = False) -> list[fl
 
 
 def root_ticks(most: float) -> list[tuple[float, str]]:
-    """Return ticks (square root of a value, label) for an axis of square roots. The values are 0,
-    and 0.1, 0.5 and 1 times a round number up to `most`."""
+    """Return ticks, as (square root of a value, label), for an axis of square roots up to `most`.
+    The values are 0, a round number near `most`, and 0.1 and 0.5 times this number."""
     power = 10.0 ** math.floor(math.log10(most)) if most >= 1 else 1.0
     top = max(m * power for m in (1, 2, 5) if m * power <= max(most, 1))
     values = sorted({0.0, *(v for v in (top / 10, top / 2 if top > 1 else top, top) if v >= 1)})
@@ -175,8 +176,8 @@ def root_ticks(most: float) -> list[tuple[float, str]]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return ticks from low to high for a logarithmic axis: 1, 2 and 5 times powers of ten, or, if
-    these are more than 7, at most 7 powers of ten alone."""
+    """Return ticks from low to high for a logarithmic axis: 1, 2 and 5 times powers of ten. If
+    these are more than 7, return at most 7 powers of ten instead."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     fine = [m * 10.0**k for k in powers for m in (1, 2, 5) if low <= m * 10.0**k <= high]
     if len(fine) <= 7:
@@ -189,7 +190,7 @@ Chart = Callable[..., str]
 
 
 def drawn(chart: Chart) -> Chart:
-    """Decorate a chart function: a chart that fails becomes a line of text in the report."""
+    """Decorate a chart function: if it raises an error, a line of text replaces the chart."""
 
     @wraps(chart)
     def safe(*args: Any, **named: Any) -> Markup:
@@ -255,16 +256,17 @@ def _outlines(data: dict[str, Any], only_marked: bool) -> list[list[Point]]:
 
 
 def _between(data: dict[str, Any], threshold: float, above: bool | None) -> float:
-    """Return where to draw the line of the threshold. If the values are whole numbers, it is moved
-    by 0.5, so that the bar of the threshold itself is on the kept side."""
+    """Return the x at which to draw the threshold's line. For whole numbers this is 0.5 beside the
+    threshold, so that the threshold's own bar is on the kept side."""
     whole = len(data["edges"]) > 1 and data["edges"][0] % 1 == 0.5
     return threshold + ((0.5 if above else -0.5) if whole and above is not None else 0)
 
 
 @drawn
 def sparkline(shapes: Sequence[Sequence[Point]], label: str, mark: float | None = None) -> str:
-    """Draw outlines of (x, y) without axes, for a row of a table. The last outline has the accent
-    colour, the one before it that of removed documents. `mark` is the x of a vertical line."""
+    """Draw one or two filled outlines of (x, y) without axes, for a row of a table. The last
+    outline has the accent colour, the other the colour of removed documents. `mark` is the x of a
+    vertical line."""
     xs, ys = ([at[axis] for shape in shapes for at in shape] for axis in (0, 1))
     wide, high = SPARK
     low, span, most = min(xs), max(xs) - min(xs) or 1, max(ys) or 1
@@ -308,8 +310,9 @@ def curve(
 
     Points that are not finite are left out. `doublings` are the ticks of a logarithmic x axis. The
     x axis covers at least `x_range`, so that charts beside each other can be compared. `marks` are
-    vertical lines. `y_name` names a y axis on which less is better; the last line's lowest point is
-    then marked."""
+    vertical lines (x, name). If `y_name` is given, it is the title of the y axis, and the lowest
+    (best) point of the last line is marked.
+    """
     height = 200
     scaled: Callable[[float], float] = math.log2 if doublings else lambda v: v
     points = [[(scaled(x), y) for x, y in line if math.isfinite(y)] for line in lines]
@@ -447,8 +450,8 @@ def yields(
     label: str,
     marks: Sequence[tuple[float, str]],
 ) -> str:
-    """Draw the number of documents that each threshold would keep. `points` are (threshold, least
-    number kept, largest number kept). `marks` are vertical lines."""
+    """Draw the number of documents that each threshold would keep. A point is (threshold, least
+    number kept, largest number kept). `marks` are vertical lines (threshold, name)."""
     scaled = scaling(scale)
     low, high = points[0][0], points[-1][0]
     top = max(1.0, max(most for _, _, most in points) * 1.08)
@@ -503,8 +506,8 @@ def heat(
     label: str,
     columns: Sequence[str] | None = None,
 ) -> str:
-    """Draw a table of shares from 0 to 1, in which larger shares are darker. `cells` maps (row,
-    column) to the share; the columns are `rows` unless `columns` are given."""
+    """Draw a table of shares from 0 to 1; larger shares are darker. `cells` maps (row, column) to
+    the share. If `columns` is None, the columns have the names of the rows."""
     columns = rows if columns is None else columns
     cell, left, top = 12, *(LETTER * max(map(len, side)) + 8 for side in (rows, columns))
     across = {name: left + cell * i for i, name in enumerate(columns)}

@@ -57,7 +57,7 @@ def name(text: object) -> Markup:
 
 
 def document(id: object) -> Markup:
-    """Return a document's id as an HTML link. The function linked gives it its address."""
+    """Return a document's id as an HTML link. The function `linked` adds the address later."""
     from markupsafe import Markup, escape
 
     shown = breakable(plain(id, MOST_NAME))
@@ -74,9 +74,9 @@ def ids_of(page: str) -> list[str]:
 
 
 def linked(page: str, address: Callable[[str], str]) -> str:
-    """Return the page with addresses in its links to documents and rules. `address(id)` returns the
-    address of a document, and `address("")` the address of the list of all documents. A link to a
-    rule is the list's address with `?rule=NAME`. If `address` returns "", the link is unchanged."""
+    """Return the page with addresses in its links to documents and rules. `address(id)` returns a
+    document's address, and `address("")` the address of the list of all documents. A rule's link
+    leads to this list with `?rule=NAME`. If `address` returns "", the link is unchanged."""
 
     def link(match: re.Match[str]) -> str:
         kind, value = match.groups()
@@ -130,15 +130,14 @@ _WORDS = re.compile(r"\S+\s*")
 
 @dataclass(frozen=True)
 class Diff:
-    """Two texts, from a few words before their first difference on. `runs`, in text order: (words
-    of the first text, words of the second, True if they are equal). Words include the white space
-    after them. `begun`: True if words before the first run were left out. `more`: for each text,
-    True if it continues after the last run. `equal`: True if they differ at most in white space."""
+    """A comparison of two texts. It begins a few words before their first difference and covers at
+    most WORDS words of each text. `runs` has, in text order, (words of the first text, words of the
+    second text, True if they are equal). A word includes the white space after it."""
 
     runs: list[tuple[list[str], list[str], bool]]
-    begun: bool
-    more: tuple[bool, bool]
-    equal: bool
+    begun: bool  # True if words before the first run were left out
+    more: tuple[bool, bool]  # for each text, True if it continues after the last run
+    equal: bool  # True if the texts differ at most in white space
 
 
 def compare(first: str, second: str) -> Diff:
@@ -166,9 +165,8 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-a
 
 
 def render(template: str, **values: Any) -> str:
-    """Return the page made from a template in `templates/`, ready to be written as UTF-8. The
-    template's variable `contents` collects (anchor, title) of the non-empty sections for the
-    navigation."""
+    """Return the page made from a template in `templates/`, ready to be encoded as UTF-8. Each
+    non-empty section adds (anchor, title) to the variable `contents`, for the navigation."""
     page: str = (
         _environment().get_template(template).render({"contents": [], "policy": POLICY, **values})
     )
@@ -202,8 +200,8 @@ def _environment() -> Any:
         return value
 
     class Cache(FileSystemBytecodeCache):
-        """A cache of compiled templates on disk. A key covers the template and this module with its
-        options. Checkouts can share the folder, and it may be deleted."""
+        """A cache of compiled templates on disk. A template's key covers its text and this module's
+        source, which sets the options. Checkouts can share the folder, which may be deleted."""
 
         def get_cache_key(self, name: str, filename: Any = None) -> str:
             return text_digest(f"{name}\0{source(name)}\0{options}", "xxh3-128")

@@ -40,9 +40,10 @@ def side_by_side(first: str, second: str) -> tuple[Markup, Markup]:
 
 
 def words_in_both(lines_of_text: Lines, others: Lines) -> list[list[bool]]:
-    """Return True for each word of each line that is in a run of RUN words that `others` also have.
-    A run may cross lines. If `others` have a run n times, its first n occurrences count. The words
-    of a line shorter than RUN words also count if `others` have the whole line."""
+    """Return for each word of each line True if the word is in both texts. There are two ways: the
+    word is in a run of RUN words, possibly across lines, that `others` also have; or it is in a
+    line of fewer than RUN words that `others` also have. If `others` have a run or a line n times,
+    only its first n occurrences count."""
     flat, other = ([word for line in lines for word in line] for lines in (lines_of_text, others))
     unmatched = Counter(zip(*(other[k:] for k in range(RUN)), strict=False))
     marks = [False] * len(flat)

@@ -18,11 +18,11 @@ set -eu
 import shutil
 import sys
 
-from curate.text.dictionaries import file_of
+from curate.text.languages import list_of
 from experiments.texts import read, shuffled, write
 
 source, out = sys.argv[1:]
-words = file_of("tha")
+words = list_of("tha")
 if words is None:
     sys.exit("no dictionary of Thai: pip install 'llmcurate[segment]'")
 shutil.copy(words, f"{out}/words.txt")

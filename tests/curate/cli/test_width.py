@@ -274,6 +274,6 @@ def test_a_line_that_is_too_wide_is_seen() -> None:
 
 @pytest.mark.parametrize("name", ["evaluate", pytest.param("compare", marks=pytest.mark.slow)])
 def test_models_and_experiments_say_what_comes_next(name: str, folder: Path) -> None:
-    following = {"evaluate": "generate --model 60/model", "compare": "tokenizer train"}
+    following = {"evaluate": "generate --model 60/model", "compare": "pretrain"}
     line = " ".join(shown({**READ, **SLOW}[name][0], 60, folder).rpartition("next: ")[2].split())
     assert line.replace("\\ ", "").startswith(f"llmcurate {following[name]}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -64,8 +66,11 @@ def test_commands_of_a_script_are_there(
     assert any(command[0] == "compare" for command in commands)
     mistakes = [error for command in commands if (error := mistake(command, monkeypatch))]
     assert mistakes == []
-    for source in sources:
-        compile(source, folder.name, "exec")
+    monkeypatch.syspath_prepend(ROOT / "pipelines")
+    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            module = import_module(node.module)
+            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
     named = {word for command in commands for word in command if word.endswith(".yaml")}
     assert {Path(word).resolve() for word in named} == set(folder.glob("*.yaml"))
 

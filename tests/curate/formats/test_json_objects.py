@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -170,6 +171,16 @@ def test_one_object_with_records_says_what_makes_lines_of_it(
     line = one_object(str(path), "plain")
     assert line and "data holds the records: jq -c '.data[]' writes one per line" in line
     path.write_text(json.dumps(ROWS[0]) + "\n" + json.dumps(ROWS[1]))
+    assert one_object(str(path), "plain") is None
+
+
+@pytest.mark.parametrize("orient", ["columns", "split"])
+def test_a_table_by_columns_says_how_pandas_writes_rows(tmp_path: Path, orient: Any) -> None:
+    path = tmp_path / "table.json"
+    pandas.DataFrame({"text": ["a", "b"], "n": [1, 2]}).to_json(path, orient=orient)
+    line = one_object(str(path), "plain")
+    assert line and "orient='records', lines=True" in line
+    pandas.DataFrame({"text": ["a", "b"]}).to_json(path, orient="records", lines=True)
     assert one_object(str(path), "plain") is None
 
 

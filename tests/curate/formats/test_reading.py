@@ -415,6 +415,63 @@ def test_parquet_with_texts_of_another_type_is_wrong_use(bench):
             Read(path)
 
 
+def test_a_compressed_table_is_refused_with_what_to_do(tmp_path):
+    table = parquet(tmp_path / "a.parquet", {"text": ["a"]})
+    (tmp_path / "b.parquet.gz").write_bytes(gzip.compress(table.read_bytes()))
+    with pytest.raises(UsageError, match=r"b\.parquet\.gz: parquet inside gzip: decompress the"):
+        Read(tmp_path / "b.parquet.gz")
+    read = Read(tmp_path)
+    assert read.column("text") == ["a"] and "parquet inside gzip" in read.plan.notices[0]
+
+
+def test_folders_named_as_hive_names_them_are_columns(tmp_path):
+    rows = {
+        "lang=en/year=2024": {"text": ["a"], "n": [1]},
+        "lang=pt%2DBR/year=2024": {"text": ["b", "c"], "n": [1, 2], "lang": ["es", None]},
+        "lang=__HIVE_DEFAULT_PARTITION__/year=2023": {"text": ["d"]},
+        "date=2024-05-01/source=web/n=7": {"text": ["e"]},
+    }
+    for folder, table in rows.items():
+        (tmp_path / folder).mkdir(parents=True)
+        parquet(tmp_path / folder / "a.parquet", table)
+    (tmp_path / "lang=th/id=3/1=2").mkdir(parents=True)  # two names that cannot be columns
+    (tmp_path / "lang=th/id=3/1=2/b.jsonl").write_text('{"text": "f"}\n{"text": "g", "n": 5}\n')
+    read = Read(tmp_path)
+    found = {row["text"]: row for row in read.rows}
+    assert {text: row["lang"] for text, row in found.items()} == {
+        "a": "en", "b": "es", "c": "pt-BR", "d": None, "e": None, "f": "th", "g": "th",
+    }  # fmt: skip
+    assert [found[text]["year"] for text in "abde"] == [2024, 2024, 2023, None]
+    assert [found[text]["n"] for text in "acefg"] == [1, 2, 7, None, 5]
+    assert found["e"]["source"] == "web" and found["e"]["date"].date() == dt.date(2024, 5, 1)
+    assert found["f"]["id"] == "lang=th/id=3/1=2/b.jsonl#0" and "1" not in read.plan.columns
+    assert not read.corrupt and set(read.plan.columns) == {"extra", "n", "year"}
+
+
+def test_the_folders_above_an_input_that_are_named_so_count_too(tmp_path):
+    for folder in ("lang=en/year=2023", "lang=de/year=2024"):
+        (tmp_path / "data" / folder).mkdir(parents=True)
+        (tmp_path / "data" / folder / "a.txt").write_text("text")
+    read = Read(tmp_path / "data/lang=en", tmp_path / "data/lang=de/year=2024/a.txt")
+    assert read.column("lang") == ["en", "de"] and read.column("year") == [2023, 2024]
+    ids = ["lang=en/year=2023/a.txt#0", "lang=de/year=2024/a.txt#0"]
+    assert read.column("id") == ids == Read(tmp_path / "data").column("id")[::-1]
+
+
+@pytest.mark.parametrize(
+    ("folders", "values"),
+    [
+        (("v=1", "v=2"), [1, 2]), (("v=01", "v=02"), ["01", "02"]),
+        (("v=1", "v=x"), ["1", '"x"']), (("v=a", "v=b=c"), ["a", "b=c"]),
+    ],
+)  # fmt: skip
+def test_values_of_folders_have_one_type(tmp_path, folders, values):
+    for folder in folders:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.txt").write_text("text")
+    assert Read(tmp_path).column("v") == values
+
+
 def test_an_out_folder_as_input_keeps_its_columns(bench):
     line = "The river runs past the old mill."
     rows = [{"id": "a", "text": f"{line}\n" * 4 + "cut me", "lang": "en", "n": 3, "odd": [1]}]

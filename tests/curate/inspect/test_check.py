@@ -114,3 +114,22 @@ def test_an_earlier_corpus_is_compared_before_it_decides(made, out):
 def test_a_folder_of_no_run_is_wrong_use(made, tmp_path):
     done = made.command("check", tmp_path)
     assert done.returncode == 2 and "holds no finished run" in done.stderr
+
+
+def test_shards_and_a_tokenizer_are_checked_where_they_lie(made):
+    tokenizer, shards = made.folder / "tokenizer", made.folder / "shards"
+    source = made.folder / "in.jsonl"
+    made.command("tokenizer", "train", source, "--vocab", "300", "-o", tokenizer)
+    encode = ("tokenizer", "encode", source, "--tokenizer", tokenizer, "-o", shards)
+    made.command(*encode)
+    assert [made.command("check", folder).returncode for folder in (tokenizer, shards)] == [0, 0]
+    done = made.command("verify", shards, "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["disagree"] == 0, done.stderr
+
+    flip(one(shards, "tokens-*.bin"))
+    done = made.command("check", shards)
+    assert done.returncode == 1 and "tokens-00000.bin is not what was written" in done.stdout
+    done = made.command("check", shards, "--repair")
+    assert done.returncode == 1 and "repeat the command of that run" in done.stderr
+    made.command(*encode)
+    assert made.command("check", shards).returncode == 0

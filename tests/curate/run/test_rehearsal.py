@@ -103,7 +103,7 @@ def test_a_warmup_says_which_steps_it_could_not_rehearse(bench):
     )
     done = bench.command("warmup", "web.yaml")
     ready, missing = done.stdout.splitlines()
-    assert ready.startswith("prepared 2 steps, ")
+    assert ready.startswith("prepared 1 step, ")
     assert missing.startswith("not compiled: quality: ") and "nowhere.bin" in missing
 
 

@@ -34,6 +34,10 @@ MISTAKES = {
         "steps:\n  - c4\n  - dedup_exakt\n",
         r"r\.yaml:3: unknown step 'dedup_exakt'; did you mean 'dedup_exact'\?",
     ),
+    "a step by another tool's name": (
+        "steps:\n  - exact_dedup\n",
+        r"r\.yaml:2: unknown step 'exact_dedup'; did you mean 'dedup_exact'\?",
+    ),
     "unknown top key": (
         "name: x\nstep: []\nsteps: [c4]\n",
         r"r\.yaml:2: unknown key 'step'; did you mean 'steps'\?",

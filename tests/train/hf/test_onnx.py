@@ -61,6 +61,8 @@ def test_outputs_are_those_of_each_text_by_itself(name, kind, tmp_path, small_to
     run = trained(tmp_path / "run", model, small_tokenizer)
     summary = export_onnx(run, tmp_path / "onnx")
     assert summary.files == ["model.onnx", "model.onnx.data"]
+    stated = json.loads((tmp_path / "onnx/config.json").read_bytes())
+    assert stated["bos_token_id"] == stated["eos_token_id"]  # as its tokenizer has them
     session = onnxruntime.InferenceSession(tmp_path / "onnx/model.onnx")
     model.generator = None
     for lengths in ((1,), (2,), (9, 4), (64, 1, 33), (16, 16, 16, 5, 2)):

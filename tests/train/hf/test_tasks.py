@@ -11,6 +11,7 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
 from tests.train.hf.small_encoders import small
 from tests.train.loop.small_runs import build, trained
+from train import objective_settings
 from train.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import FAMILIES, family_of
@@ -137,6 +138,20 @@ def test_a_head_with_another_layer_than_the_class_has_is_refused():
     )
     with pytest.raises(LlmcurateError, match=r"head\.task\.before pool \(expected gelu\)"):
         family_of(config)
+
+
+@pytest.mark.parametrize(("name", "reads"), [("bert", "last"), ("llama", "first")])
+def test_a_classifier_by_another_token_than_the_class_reads_is_refused(
+    name, reads, tmp_path, small_tokenizer
+):
+    model = build(with_head(MODELS[name], "classify"))
+    for chosen in (reads, "auto"):
+        objective = objective_settings.Task(kind="classify", reads=chosen)
+        run = trained(tmp_path / chosen, model, small_tokenizer, objective=objective)
+        if chosen == reads:
+            with pytest.raises(LlmcurateError, match=f"by its {reads} token"):
+                export(run, tmp_path / "hf")
+    assert export(run, tmp_path / "hf").architecture.endswith("ForSequenceClassification")
 
 
 def test_every_class_is_one_that_transformers_has():

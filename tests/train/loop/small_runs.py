@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -41,9 +42,10 @@ def seal_again(checkpoint: Path) -> None:
     path.write_bytes(encode_json(seal(values | {"sums": sums})))
 
 
-def trained(folder: Path, model: Decoder, tokenizer: Path) -> Path:
+def trained(folder: Path, model: Decoder, tokenizer: Path, **settings: Any) -> Path:
     """A run's folder with one checkpoint."""
-    plan = Plan(model=model.config, train=TrainConfig(context=8), shards="0" * 64)
+    train = TrainConfig(context=8, **settings)
+    plan = Plan(model=model.config, train=train, shards="0" * 64)
     weights = {name: value.contiguous() for name, value in model.state_dict().items()}
     snapshot = Snapshot(plan=plan, state=State(step=7, tokens=99), tensors={"model": weights})
     write(folder / "checkpoints", snapshot, Keep(newest=1))

@@ -1,4 +1,5 @@
-"""The backward pass: two numbers per query, then the gradients of queries, keys and values."""
+"""The backward pass: first two numbers per query (the logsumexp of its scores, and what the
+gradient of softmax subtracts), then the gradients of queries, keys and values."""
 
 from __future__ import annotations
 
@@ -19,8 +20,7 @@ def rows_kernel(
     logsumexp of its scores to base 2, or inf if the query sees nothing, so that its weights are 0.
     The second is the sum of out x grad over the dimensions of the head, minus the gradient of the
     logsumexp (Dao 2023, algorithm 2, line 4). Grid: blocks of queries, heads, batch. ``numbers``:
-    float32 [batch, heads, queries, 2].
-    """
+    float32 [batch, heads, queries, 2]."""
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
     begin, local = tl.program_id(0) * QUERIES, tl.arange(0, QUERIES)
     rows = begin + local
@@ -44,9 +44,9 @@ def rows_kernel(
 
 @triton.jit
 def _numbers(at, rows, real, MASKED: tl.constexpr):
-    """Load the two ``numbers`` (see ``rows_kernel``) of each of ``rows`` as a pair. Two separate
-    loads would get the memory layout of a tile's columns, with an address for each element. The
-    addresses would use up registers that the tile needs."""
+    """Return (lse, delta): the two numbers that ``rows_kernel`` has stored for each of the queries
+    ``rows``. One load reads both. With two loads, Triton would lay out lse and delta like columns
+    of a tile, and the addresses of their elements would use up registers that the tile needs."""
     here = at + rows[:, None] * 2 + tl.arange(0, 2)[None, :]
     if MASKED:
         lse, delta = tl.split(tl.load(here, mask=real[:, None], other=0.0))
@@ -94,9 +94,9 @@ def queries_kernel(
     PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of the queries. Each block of queries again reads the keys that it sees,
-    and sums over them in a fixed order, without atomic operations. Grid: blocks of queries, heads,
-    batch. ``scale`` turns q k^T into scores to base 2, ``back`` into scores to base e."""
+    """Compute the gradient of the queries. Each block of queries reads the keys that it sees, and
+    sums over them in a fixed order, without atomic operations. Grid: blocks of queries, heads,
+    batch. Scores to base 2 are q k^T times ``scale``, scores to base e are q k^T times ``back``."""
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     local = tl.arange(0, QUERIES)
@@ -195,8 +195,7 @@ def keys_kernel(
     keys, in every query head that uses the key head. So the sums over grouped query heads are in
     float32 and in a fixed order, without atomic operations and without a gradient per query head in
     memory. Grid: blocks of keys, key heads, batch. Both gradients have the strides ``to_batch``,
-    ``to_head`` and ``to_row``. ``SHARED``: True if several query heads use one key head.
-    """
+    ``to_head`` and ``to_row``. ``SHARED``: True if several query heads use one key head."""
     kv_head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     block, local = tl.program_id(0) * KEYS, tl.arange(0, KEYS)
     cols = block + local

@@ -17,7 +17,7 @@ def _over_keys(
     MASKED: tl.constexpr, SINKS: tl.constexpr, PREFIX: tl.constexpr, SLOPES: tl.constexpr,
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Add a block of keys. Returns (weighted sum of values, largest score, sum of weights)."""
+    """Add a block of keys to the sums; return (weighted values, largest score, sum of weights)."""
     cols, local = begin + tl.arange(0, KEYS), tl.arange(0, KEYS)
     dims = tl.arange(0, PADDED_DIM)
     k_here = ranges.far_along(k_at, begin, stride_k) + local[None, :] * stride_k + dims[:, None]
@@ -63,7 +63,8 @@ def kernel(
     PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Compute attention. Grid: blocks of queries, heads, batch. ``scale``, ``slopes``: base 2."""
+    """Compute attention. Grid: blocks of queries, heads, batch. ``scale`` and ``slopes`` include
+    the factor log2(e), because softmax is to base 2."""
     # The last queries see the most under a causal mask, so they start first.
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)

@@ -45,8 +45,9 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tile of each kernel that multiplies matrices. ``of_shared`` is used in place of
-    ``of_keys`` if several query heads share a key head."""
+    """The tiles of the kernels that multiply matrices: ``forward`` for the forward pass,
+    ``of_queries`` for the gradient of queries, ``of_keys`` for the gradient of keys and values.
+    ``of_shared``, if given, replaces ``of_keys`` if several query heads share a key head."""
 
     forward: Tile
     of_queries: Tile
@@ -127,8 +128,7 @@ def refusal(q: Tensor, slopes: Tensor | None) -> str | None:
 
 def _like_rows(x: Tensor) -> Tensor:
     """Return an empty tensor of shape [batch, heads, length, head_dim], whose order in memory is
-    [batch, length, heads, head_dim], so that the layer after attention needs no copy.
-    """
+    [batch, length, heads, head_dim], so that the layer after attention needs no copy."""
     batch, heads, length, size = x.shape
     return x.new_empty(batch, length, heads, size).transpose(1, 2)
 
@@ -195,8 +195,7 @@ def operator(
     sinks: int,
 ) -> tuple[Tensor, Tensor]:
     """Return attention [batch, heads, queries, head_dim] and logsumexp float32 [batch, heads,
-    queries]. ``window``: 0 for none. For other arguments see ``flash_attention`` and ``Spans``.
-    """
+    queries]. ``window``: 0 for none. For other arguments see ``flash_attention`` and ``Spans``."""
     q, k, v = _dense(q), _dense(k), _dense(v)
     batch, heads, length, size = q.shape
     out = _like_rows(q)
@@ -337,17 +336,16 @@ def flash_attention(
 ) -> tuple[Tensor, Tensor]:
     """Return the attention of q over k and v, and the natural logarithm of each softmax's sum.
 
-    ``q``: [batch, heads, queries, head_dim]. The queries belong to the same tokens as the last
-    keys. ``k``, ``v``: [batch, kv_heads, keys, head_dim]. The result has q's shape and dtype, the
-    logarithms are float32 [batch, heads, queries].
+    ``q``: [batch, heads, queries, head_dim]. If there are fewer queries than keys, the queries are
+    those of the last tokens. ``k``, ``v``: [batch, kv_heads, keys, head_dim]. The result has q's
+    shape and dtype, the logarithms are float32 [batch, heads, queries].
 
     ``document_ends``: int [batch, documents], the cumulative ends of documents, padded by repeating
     the last. A token after the last end sees nothing: its result is 0, its logarithm -inf.
     ``prefix``: bool [batch, keys], keys that their whole document sees. ``spans``: given in place
     of ``document_ends`` and ``prefix``. ``slopes``: ALiBi's, [heads], without a gradient.
     ``window`` and ``sinks`` are numbers of keys, sinks from the start of the document. Raises
-    ``LlmcurateError`` if the kernels do not support these tensors.
-    """
+    ``LlmcurateError`` if the kernels do not support these tensors."""
     if refused := refusal(q, slopes):
         raise UsageError(f"attention triton does not support {refused}")
     if spans is None:

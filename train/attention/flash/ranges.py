@@ -1,6 +1,6 @@
-"""The interval of keys that a query sees, the interval of queries that see a key, and the blocks of
+"""Intervals of positions: the keys that a query sees, the queries that see a key, and the blocks of
 each. ``FAR`` means that a query may also see keys outside its interval: sinks and prefix. All
-indices are those of keys: the query in row ``row`` has the index ``row + offset``.
+positions are indices of keys: the query in row ``row`` has the index ``row + offset``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ NEVER = tl.constexpr(2**30)  # past every key; twice that is still an int32
 @triton.jit
 def far_along(at, begin, stride):
     """Return the pointer ``at`` moved on by ``begin`` rows. The offset has 64 bits, because at 64
-    heads of 128 dimensions and 262,144 tokens an index exceeds 2^31.
-    """
+    heads of 128 dimensions and 262,144 tokens an index exceeds 2^31."""
     return at + tl.cast(begin, tl.int64) * stride
 
 
@@ -38,9 +37,9 @@ def of_queries(
     CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr,
     SINKS: tl.constexpr, PREFIX: tl.constexpr,
 ):  # fmt: skip
-    """Return seven bounds for each query of ``at``: its document [start, end), the interval of keys
-    [first, last) that it sees by position, the end of the sinks, and an interval [low, high) that
-    holds all keys that it sees outside of the first interval."""
+    """Return (start, end, first, last, sunk, low, high), key positions for each query of ``at``.
+    Its document is [start, end). It sees the keys [first, last) and also sinks, which end at
+    ``sunk``, and prefix keys. Sinks and prefix keys outside of [first, last) are in [low, high)."""
     if DOCUMENTS:
         start = tl.load(starts + batch * keys + at, mask=real, other=0)
         end = tl.load(ends + batch * keys + at, mask=real, other=0)
@@ -72,9 +71,8 @@ def of_keys(
     CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr,
     SINKS: tl.constexpr, PREFIX: tl.constexpr,
 ):  # fmt: skip
-    """Return the interval of queries [first, last) that see each of the keys ``at``. The queries
-    that see a sink or a prefix key are one (longer) interval, too.
-    """
+    """Return (first, last) for each key of ``at``: the queries [first, last) that see this key. The
+    queries that see a sink or a prefix key are one (longer) interval, too."""
     if DOCUMENTS:
         start = tl.load(starts + batch * keys + at, mask=real, other=0)
         end = tl.load(ends + batch * keys + at, mask=real, other=0)
@@ -100,11 +98,12 @@ def of_keys(
 
 @triton.jit
 def blocks(first, last, low, high, real, FAR: tl.constexpr, BLOCK: tl.constexpr):
-    """Return the blocks of keys to read for rows that see the keys [first, last) and, outside of
-    these, far keys (sinks and prefix) in [low, high), as ``far, fars, near, heads, full, past,
-    tails``. Three groups need a mask: ``fars`` blocks from block ``far`` on, ``heads`` blocks from
-    block ``near`` on, and ``tails`` blocks from block ``past`` on. All rows see all keys of the
-    blocks from ``full`` to ``past`` - 1, so these blocks need no mask."""
+    """Return (far, fars, near, heads, full, past, tails): which blocks of keys to read for some
+    queries. A query sees the keys [first, last) and, with ``FAR``, sinks and prefix keys in [low,
+    high). ``real``: false for queries past the end. Three groups of blocks need a mask: ``fars``
+    blocks from key ``far`` on, ``heads`` blocks from key ``near`` up to key ``full``, and ``tails``
+    blocks from key ``past`` on. All the queries see all keys from ``full`` up to ``past``: no mask
+    is needed there. To find queries for given keys, exchange the roles."""
     some = real & (first < last)
     near = tl.min(tl.where(some, first, NEVER)) // BLOCK * BLOCK
     end = tl.max(tl.where(some, last, 0))
@@ -132,8 +131,10 @@ def blocks(first, last, low, high, real, FAR: tl.constexpr, BLOCK: tl.constexpr)
 
 @triton.jit
 def block_start(block, far, fars, near, heads, past, BLOCK: tl.constexpr):
-    """Return the first key of the block with number ``block`` among the blocks that need a mask.
-    They are numbered in this order: blocks of far keys, ``heads``, ``tails`` (see ``blocks``)."""
+    """Return the first key of a block that needs a mask. ``block``: the block's number among these.
+    They are, in order, ``fars`` blocks from key ``far`` on, ``heads`` blocks (not attention heads)
+    from key ``near`` on, and blocks from key ``past`` on. The function ``blocks`` returns these
+    five numbers."""
     after = block - fars
     begin = tl.where(after < heads, near + after * BLOCK, past + (after - heads) * BLOCK)
     return tl.where(block < fars, far + block * BLOCK, begin)

@@ -17,9 +17,10 @@ class Spans:
 
     ``starts``, ``ends``: int32 [batch, keys]. Start and end of the document of each position. None:
         the row is one document.
-    ``origins``: int32 [batch or 1, keys]. The index of position 0 of the document, even if this is
-        before the row. It is used to find sinks. None: 0.
-    ``prefix``: bool [batch, keys], or None.
+    ``origins``: int32 [batch or 1, keys]. The index in the row at which the document begins,
+        negative if it begins before the row. Sinks are counted from this index. None: 0.
+    ``prefix``: bool [batch, keys], True for keys that all queries of their document see. None: no
+        prefix.
     ``reach``: int32 [batch, keys]. One past the last prefix key of the document, or 0. None: no
         prefix.
     """
@@ -47,8 +48,7 @@ def bounds(documents: Tensor) -> tuple[Tensor, Tensor]:
 def bounds_of_ends(ends: Tensor, keys: int) -> tuple[Tensor, Tensor]:
     """Return start and end of each token's document, int32 [batch, keys], from cumulative ends.
     ``ends``: int [batch, documents], padded by repeating the last. A token after the last end is in
-    no document: the token sees no key, and no query sees the token.
-    """
+    no document: the token sees no key, and no query sees the token."""
     ends = ends.contiguous()
     batch, count = ends.shape
     index = torch.arange(keys, device=ends.device, dtype=ends.dtype).expand(batch, keys)
@@ -61,8 +61,9 @@ def bounds_of_ends(ends: Tensor, keys: int) -> tuple[Tensor, Tensor]:
 
 
 def reach_of(prefix: Tensor, starts: Tensor | None, ends: Tensor | None) -> Tensor:
-    """Return the end of the last prefix key of each token's document, or 0 if the document has
-    none: int32 [batch, keys]."""
+    """Return int32 [batch, keys]: one past the last prefix key in each token's document, or 0.
+    ``prefix``: bool [batch, keys], True for prefix keys. ``starts``, ``ends``: bounds of the
+    documents."""
     batch, keys = prefix.shape
     index = torch.arange(keys, device=prefix.device, dtype=torch.int32).expand(batch, keys)
     latest = torch.where(prefix, index + 1, 0).cummax(dim=1).values.int()
@@ -79,7 +80,9 @@ def spans(
     prefix: Tensor | None,
     positions: Tensor | None,
 ) -> Spans:
-    """Return the spans of a mask. ``positions``: int [batch or 1, keys], needed only for sinks."""
+    """Return a mask as ``Spans``, from the document of each key and the prefix keys. ``positions``:
+    int [batch or 1, keys], the position of each key in its document. It is needed only for sinks,
+    the first keys of a document that stay visible outside of a window."""
     starts = ends = origins = reach = None
     if documents is not None:
         starts, ends = bounds(documents)

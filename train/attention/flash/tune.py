@@ -1,4 +1,4 @@
-"""Tiles for a card that the table in op.py lacks: measured once, and kept in the cache."""
+"""Choose block sizes (tiles) of kernels by trials on a GPU that op.py does not list; cache them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ KERNELS = ("forward", "of_queries", "of_keys")
 
 
 def measure(q: Tensor, ends: Tensor) -> None:
-    """Choose the fastest tile of each kernel for queries like ``q``, which must need a gradient, in
-    documents with these ``ends``. What an earlier process measured with these versions is not
-    repeated."""
+    """Choose the fastest tile of each kernel for queries like ``q``, or take it from the cache.
+    ``q`` must need a gradient. ``ends``: where the documents of each row end."""
     key = op.padded(q.shape[-1]), q.dtype, False
     card = torch.cuda.get_device_name(q.device) if q.is_cuda else "cpu"
     name = f"{card} {key[0]} {q.dtype} {torch.__version__} {triton.__version__}.json"

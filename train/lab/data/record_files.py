@@ -1,18 +1,17 @@
 """Token files made of records: LitData's chunks and MosaicML Streaming's MDS shards.
 
-Both begin with the uint32 number of records and the uint32 offsets of the records and of the end.
+Both begin with uint32 numbers: the number of records, the byte offset of each, and the end offset.
 
 LitData, as litgpt uses it: each record holds tokens, whose type is in index.json
 (Lightning-AI/litData, src/litdata/streaming/writer.py: _create_chunk; item_loader.py: TokensLoader;
 constants.py).
 
-MDS, as llm-foundry uses it: after the offsets a JSON object with the columns; a record has the
+MDS, as llm-foundry uses it: a JSON object with the columns follows the offsets. A record has the
 uint32 sizes of the columns without a fixed size, then the columns (mosaicml/streaming,
 streaming/base/format/mds/writer.py; encodings.py: NDArray).
 
 Tokens that are compressed or lie between other data are copied to a temporary file without a name,
-which the system removes when the process ends.
-"""
+which the system removes when the process ends."""
 
 from __future__ import annotations
 
@@ -180,7 +179,8 @@ def _content(path: Path, packed: bool) -> Bytes:
 
 
 def _copied(path: Path, blocks: Iterable[bytes], kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Map a temporary file with the content of ``blocks``. Errors name ``path``, their source."""
+    """Return an array, mapped into memory from a temporary file with the content of ``blocks``.
+    Error messages name ``path``, the file that the blocks come from."""
     try:
         with tempfile.TemporaryFile() as file:
             file.writelines(blocks)

@@ -115,7 +115,8 @@ def _norm(config: ModelConfig) -> family.Layout:
 
 
 def _last_norm(config: ModelConfig) -> family.Layout:
-    """Return the last norm's layout. It undoes the scale that the tied embedding has."""
+    """Return the layout of the last norm's weight: Gemma's is (sqrt(hidden) x ours) - 1. The factor
+    makes up for our embedding and tied head, which are sqrt(hidden) x Gemma's."""
     return family.scaled(config.hidden**0.5, offset=1.0)
 
 

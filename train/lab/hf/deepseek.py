@@ -16,8 +16,9 @@ from train.model.feed_forward_settings import Experts
 
 
 def _rotary_rows(config: ModelConfig, groups: int, size: int) -> Layout:
-    """Return the layout of a matrix whose last rows in each group of ``size`` are rotary. Hugging
-    Face rotates rows 2 i and 2 i + 1 as a pair, llmcurate rows i and i + rotary / 2."""
+    """Return the layout (order of rows) of a matrix whose last R = ``config.rotated`` rows in each
+    group of ``size`` get rotary positions. Of these, Hugging Face rotates rows 2 i and 2 i + 1 as a
+    pair, llmcurate rows i and i + R / 2."""
     rotary = config.rotated
     order = torch.cat((torch.arange(size - rotary), rows_in_pairs(rotary) + size - rotary))
     return reordered(groups, order)

@@ -11,13 +11,14 @@ from train.model.config import ModelConfig
 
 
 def _unscaled(config: ModelConfig) -> Layout:
-    """Return a layout that scales queries: T5's include head_dim^-0.5, llmcurate's do not."""
+    """Return the layout of query weights: T5's weights are our weights times head_dim^-0.5. Our
+    models multiply attention scores by head_dim^-0.5, and T5 does not."""
     return scaled(config.attention.head_dim**-0.5)
 
 
 def _before_head(config: ModelConfig) -> Layout:
-    """Return a layout that scales a norm. T5 divides a tied head's input by sqrt(hidden), llmcurate
-    does not."""
+    """Return a layout of the norm before the head. With a tied head, T5's weights are ours times
+    sqrt(hidden), because T5 divides the head's input by sqrt(hidden)."""
     return scaled(config.hidden**0.5) if config.head.tied else plain(config)
 
 

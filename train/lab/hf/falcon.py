@@ -1,6 +1,5 @@
 """Falcon (Almazrouei et al. 2023), with rotary positions: 7B, 11B, 40B and 180B. Falcon-RW is left
-out: its class rounds ALiBi's biases to bfloat16, which no setting of our models does.
-"""
+out: transformers' class rounds its ALiBi biases to bfloat16, but our models do not round them."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def _write_falcon(config: ModelConfig) -> keys.Pairs:
 
 
 def _one(config: ModelConfig) -> bool:
-    """Return False if parallel attention and feed-forward have a norm each, else True."""
+    """Return False if parallel attention and feed-forward have separate norms, else True."""
     return getattr(config.residual, "norms", 1) == 1
 
 

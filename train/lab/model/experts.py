@@ -146,10 +146,11 @@ class Exchange:
     def apply_remotely(
         self, rows: Tensor, ends: Tensor, apply: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
-        """Send rows to the processes that hold their experts, and return what ``apply`` computes on
-        those processes. ``rows`` [n, hidden] are sorted by expert, over all experts; ``ends``
-        [experts] is the row after each expert's last. ``apply`` gets the rows and ends of the
-        experts of its process. In the result, rows after those of the last expert are zeros."""
+        """Return the experts' results for ``rows`` [n, hidden], which are sorted by expert. Each
+        row is sent to the process that has its expert, and the result is sent back. ``ends``
+        [experts] has the end of each expert's rows, for the experts of all processes. ``apply``
+        gets the rows and ends for the experts of one process. After the last expert's rows, the
+        result has zeros."""
         size = dist.get_world_size(self.group)
         counts = ends.long().diff(prepend=ends.new_zeros(1, dtype=torch.long))
         incoming = torch.empty_like(counts)
@@ -164,7 +165,7 @@ class Exchange:
         return F.pad(out, (0, 0, 0, len(rows) - len(out)))
 
     def local_experts(self, weight: Any) -> Tensor:
-        """Return the experts of this process. Gradients are divided by the number of processes."""
+        """Return this process's experts. Their gradients are divided by the number of processes."""
         out: Tensor = _Averaged.apply(weight.to_local(), dist.get_world_size(self.group))
         return out
 
@@ -199,10 +200,11 @@ _BITS = 23  # bits used of each 24-bit random number
 
 
 class Routed(NamedTuple):
-    """The routing of tokens. ``experts`` (int64) and ``weights`` are [batch, length, top_k].
-    ``scores`` and ``logits``, without the load-balancing bias, are float32 [batch, length,
-    experts]. ``sent`` and ``kept`` are bool [batch, length, top_k]. ``sent`` is True if the token
-    is sent to the expert, ``kept`` if the expert also has room. None: True everywhere."""
+    """The experts of each token. ``experts`` (int64, the chosen ones) and ``weights`` (of their
+    outputs) are [batch, length, top_k]. ``scores`` and ``logits``, before the load-balancing bias
+    is added, are float32 [batch, length, experts]. ``sent`` and ``kept`` are bool [batch, length,
+    top_k], or None if True everywhere. ``sent``: the token goes to the expert. ``kept``: the expert
+    has room for it."""
 
     experts: Tensor
     weights: Tensor
@@ -257,7 +259,7 @@ class Router(nn.Module):
             return logits, logits.softmax(-1) if own == "softmax" else logits.sigmoid()
 
     def forward(self, x: Tensor, view: View) -> Routed:
-        """Return the experts of each token, or only logits and scores if experts choose tokens."""
+        """Return scores and each token's chosen experts (none if experts choose tokens)."""
         own = self.own
         draws = view.draws if self.training and own.random else None
         if self.training and own.random and draws is None:
@@ -296,9 +298,10 @@ class Router(nn.Module):
         return order.masked_fill(~allowed.repeat_interleave(size, -1), float("-inf"))
 
     def _kept(self, experts: Tensor, sent: Tensor | None, counted: Tensor | None) -> Tensor:
-        """Return True for each assignment of a token to an expert that has room for the token. Room
-        is counted for each row of a batch. Within a row, the first choices of all tokens come
-        before their second choices. Padding and assignments that are not sent take no room."""
+        """Return bool [batch, length, top_k]: True if the chosen expert has room for the token.
+        Room is counted for each row of a batch. Within a row, the first choices of all tokens come
+        before their second choices. Padding and tokens that are not sent to the expert take no
+        room."""
         assert self.own.capacity is not None
         _, length, choices = experts.shape
         room = math.ceil(self.own.capacity * length * choices / self.own.count)
@@ -441,15 +444,15 @@ class Experts(nn.Module):
         return grouped_linear(between, down.to(low), ends)
 
     def notes(self, routed: Routed, counted: Tensor | None) -> Notes:
-        """Return sums over the tokens flagged in ``counted`` [batch, length] (None: all tokens).
+        """Return figures, summed over the tokens flagged in ``counted`` [batch, length] (None: all
+        tokens).
 
-        ``loads`` [experts]: the number of tokens assigned to each expert. ``balance``: for each row
-        experts x sum(f_i P_i) times the row's tokens, where f_i is the share of assignments that go
-        to expert i and P_i is its mean score (Fedus et al. 2022, equation 4). With even loads this
-        is 1 per token. ``device_balance``: the same for groups of experts. ``router_z``: the
-        squared logarithm of the softmax normaliser. ``dropped``: the number of assignments for
-        which experts have no room, divided by top_k.
-        """
+        ``loads`` [experts]: the number of tokens assigned to each expert. ``balance``: the sum over
+        batch rows of tokens x experts x sum(f_i P_i), where f_i is the share of assignments that go
+        to expert i, and P_i is the expert's mean score (Fedus et al. 2022, equation 4). With even
+        loads this is the number of tokens. ``device_balance``: the same for groups of experts.
+        ``router_z``: the squared logarithm of the softmax normaliser. ``dropped``: the number of
+        assignments to experts without room, divided by top_k."""
         experts, count = routed.experts, self.own.count
         if counted is None:
             counted = experts.new_ones(experts.shape[:2], dtype=torch.bool)

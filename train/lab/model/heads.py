@@ -40,7 +40,7 @@ class PairHead(nn.Module):
 
 
 def pair_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
-    """Return the loss of segment pairs in nats. Without pairs, it and its gradient are 0."""
+    """Return the loss of segment pairs in nats. Without pairs, the loss and its gradient are 0."""
     head, features, example = losses.model.head.pair, batch.features, batch.example
     if example.pairs is None:
         nothing = 0.0 * head(features[:, 0]).float().sum()
@@ -57,8 +57,9 @@ PLACES = 20  # most places in a span that have their own embedding (SpanBERT's c
 
 class BoundaryHead(nn.Module):
     """Head that predicts a hidden span from the tokens beside it (Joshi et al. 2020, section 3.2).
-    It maps the features of the tokens left and right of the span, each [tokens, hidden], and the
-    place of each token in its span, int64 [tokens], to the input of the output matrix."""
+    The inputs are the features of the tokens left and right of the span, each [tokens, hidden], and
+    each token's place in its span, int64 [tokens]. The output matrix turns the result into
+    logits."""
 
     def __init__(self, config: ModelConfig, size: int) -> None:
         super().__init__()
@@ -77,9 +78,11 @@ class BoundaryHead(nn.Module):
 
 
 class SpanContext(NamedTuple):
-    """The neighbours of each token's hidden span, [rows * context]. ``left`` and ``right``: the
-    indices of the tokens beside the span. ``place``: the token's place in the span, from 0.
-    ``known``: True for hidden tokens at a place below 20, with both neighbours in the document."""
+    """The hidden span around each token, in arrays [rows * context]. ``left`` and ``right``: the
+    indices of the tokens before and after the span. ``place``: the token's place in the span, from
+    0. ``known``: True if the token is hidden, its place is below 20 (the head has no others), and
+    the tokens ``left`` and ``right`` are in its document. The other fields count only if ``known``
+    is True."""
 
     left: Tensor
     right: Tensor
@@ -91,7 +94,8 @@ class SpanContext(NamedTuple):
 
 
 def span_context(targets: Tensor, documents: Tensor | None) -> SpanContext:
-    """Return the neighbours of hidden spans in ``targets`` [rows, context]; adjacent spans join."""
+    """Return the neighbours of hidden spans in ``targets`` [rows, context]; touching spans are
+    one."""
     rows, context = targets.shape
     documents = torch.zeros_like(targets) if documents is None else documents
     hidden = targets != IGNORED
@@ -176,7 +180,7 @@ def replaced_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
 
 
 class Encoder(nn.Module):
-    """The parts of a model that only its encoder uses: a stack, and a norm after the embedding."""
+    """The encoder of a model with encoder and decoder: a norm for the embedding, and a stack."""
 
     def __init__(self, config: ModelConfig, backend: str, decoder: Stack) -> None:
         super().__init__()
@@ -223,8 +227,8 @@ class TaskHead(nn.Module):
 class MtpModule(nn.Module):
     """Module ``depth`` (counted from 1) of multi-token prediction (DeepSeek-V3, arXiv 2412.19437,
     section 2.2). It joins the normalised features of the previous module with the normalised
-    embedding of the token ``depth`` positions later, and applies a block. The module uses the
-    embedding and the head of the model."""
+    embedding of the token ``depth`` positions later, and applies a block. All modules share the
+    main model's embedding and head."""
 
     def __init__(self, config: ModelConfig, depth: int, backend: str) -> None:
         super().__init__()
@@ -234,8 +238,9 @@ class MtpModule(nn.Module):
         self.out_norm = last_norm(config)
 
     def forward(self, features: Tensor, embedded: Tensor, view: View) -> tuple[Tensor, Notes]:
-        """Return the next features and the notes (figures that the layers report in training).
-        ``features`` and ``embedded`` are [batch, length, hidden]."""
+        """Return this module's features and the notes (figures that the layers report in training).
+        The previous ``features``, the ``embedded`` tokens and the result are [batch, length,
+        hidden]."""
         both = torch.cat((self.token_norm(embedded), self.norm(features)), dim=-1)
         x, notes = self.block(self.join(both), view)
         return (x if self.out_norm is None else self.out_norm(x)), notes
@@ -257,11 +262,11 @@ def mtp_features(
     draws: Tensor | None = None,
     notes: dict[str, list[Tensor]] | None = None,
 ) -> Iterator[Tensor]:
-    """Yield the head's input [batch, length, hidden] for each module of ``head.mtp``. At each
-    position, module k predicts the token that is k positions after the next one. ``features``: the
-    model's for ``tokens`` and the same ``documents``, ``prefix`` and ``draws``. The result is
-    meaningless at positions whose target is past the document's end. The modules use the last
-    block's mask. The figures that their layers report in training are appended to ``notes``."""
+    """Yield the head's input [batch, length, hidden] for each module of multi-token prediction. At
+    each position, module k predicts the token that is k positions after the next one. ``features``
+    are the model's for the same ``tokens``, ``documents``, ``prefix`` and ``draws``. The modules
+    use the last block's mask. At positions whose target is past the document's end, the result is
+    meaningless. ``notes`` receives the figures that the modules' layers report in training."""
     stack, pattern = model.stack, model.config.patterns[-1]
     places = token_positions(tokens, documents)
     if draws is not None:
@@ -285,7 +290,7 @@ def shifted(x: Tensor, depth: int, end: int) -> Tensor:
 
 
 def shifted_targets(targets: Tensor, documents: Tensor | None, depth: int, ignored: int) -> Tensor:
-    """Return the target ``depth`` positions later in the same document, else ``ignored``."""
+    """Return the targets ``depth`` positions later in the same document, or else ``ignored``."""
     moved = shifted(targets, depth, ignored)
     if documents is None:
         return moved

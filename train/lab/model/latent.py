@@ -78,7 +78,7 @@ class LatentAttention(nn.Module):
         return q.unflatten(-1, (-1, own.head_dim)).transpose(1, 2)
 
     def absorbs(self, queries: int) -> bool:
-        """Return True if so many queries cost less on compressed vectors than on whole keys."""
+        """Return True if this many queries cost less on compressed vectors than on whole keys."""
         own = self.own
         wider = 2 * own.rank + own.rotary_dim - own.head_dim - own.value_dim
         return queries * wider <= own.rank * (own.plain_dim + own.value_dim)

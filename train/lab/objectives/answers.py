@@ -3,10 +3,9 @@
     chat   {"messages": [{"role": "user", "content": ...}, {"role": "assistant", "content": ...}]}
     pairs  {"source": ..., "target": ...}
 
-ShareGPT's {"conversations": [{"from": "human", "value": ...}, {"from": "gpt", "value": ...}]} are
-conversations too. A record is one document. It is never split between rows. Its first token is
-read, not predicted.
-"""
+A conversation can also have ShareGPT's form, {"conversations": [{"from": "human", "value": ...},
+{"from": "gpt", "value": ...}]}. A record is one document, never split between rows. Its first token
+is an input, but not a target."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.roles import BESIDE, Roles
 from llmcurate.base.tokenizer_file import load_tokenizer, roles_of
 from train.config import TrainConfig, stages_of
+from train.data.chat import FILE, Message, plain_template
 from train.data.chat import Chat as Template
-from train.data.chat import Message
 from train.data.feed import Feed
 from train.data.readers import Foreign, Ints
 from train.data.rows import Piece, Takes
@@ -46,7 +45,7 @@ _SPEAKERS = {"human": "user", "gpt": "assistant"}
 
 
 def _of_sharegpt(message: Any) -> Any:
-    """Return a message of ShareGPT, which has ``from`` and ``value``, with role and content."""
+    """Return a message of ShareGPT, with keys ``from`` and ``value``, in the form of ``chat``."""
     if not isinstance(message, dict) or not {"from", "value"} <= message.keys():
         return message
     speaker = message["from"]
@@ -68,8 +67,8 @@ def messages_of(line: Line) -> list[Message]:
 
 
 class AnswersFeed(Feed):
-    """The records of a JSONL file. ``tokenizer``: the model's, used unless the settings name one.
-    An ``LlmcurateError`` names the line of a wrong record."""
+    """The training rows of a JSONL file of answers. The model's ``tokenizer`` is used unless the
+    settings name another. An ``LlmcurateError`` names the line of a wrong record."""
 
     def __init__(self, path: Path | None, config: TrainConfig, tokenizer: Path | None) -> None:
         named = tokenizer if config.tokenizer is None else Path(config.tokenizer)
@@ -82,7 +81,7 @@ class AnswersFeed(Feed):
         room = 1 + min(stage.context for stage in stages_of(self.config))
         tokenizer = load_tokenizer(self.own)
         roles = roles_of(self.own, tokenizer)
-        encode, end = self._encoder(tokenizer, roles)
+        encode, end, note = self._encoder(tokenizer, roles)
         ids, said, lines = list[Ints](), list[Flags](), list[int]()
         records = cut = 0
         for record in read_lines(path):
@@ -99,29 +98,35 @@ class AnswersFeed(Feed):
             raise UsageError(f"{path}: no record has an answer within {counted(room - 1, 'token')}")
         beside = (self.own, *(self.own.parent / name for name in BESIDE))
         digests = [file_digest(file) for file in (path, *beside) if file.is_file()]
-        note = f"{path.name}: {counted(records, 'record')}, {cut} longer than the context and cut"
+        read = f"{path.name}: {counted(records, 'record')}, {cut} longer than the context and cut"
         return shards_of(
             path,
             self.own,
             ids,
             lines,
-            f"{digests} {room} {self.config.objective}",
+            f"{digests} {room} {self.config.objective} {self.template or ''}".rstrip(),
             said=said,
             end=end,
             begin=next(iter(first_of(roles)), None),
-            notes=(f"{note}, {records - len(ids)} left out: no answer in it",),
+            notes=(f"{read}, {records - len(ids)} left out: no answer in it", *note),
         )
 
     def _encoder(
         self, tokenizer: Tokenizer, roles: Roles
-    ) -> tuple[Callable[[Line], Encoded], int | None]:
-        """Return a function that encodes a record, and the token that ends answers."""
-        asked = self.config.objective
+    ) -> tuple[Callable[[Line], Encoded], int | None, list[str]]:
+        """Return a function that encodes a record, the token that ends answers, and notes."""
+        asked, end = self.config.objective, roles.end
+        spelled = None if end is None else tokenizer.id_to_token(end)
+        plain = None if spelled is None else plain_template(spelled)
         if isinstance(asked, Chat):
-            template = Template(self.own)
-            return lambda line: template.encode(messages_of(line)), template.ending or roles.end
+            template, note = Template(self.own, plain), list[str]()
+            if not template.own:
+                self.template = plain
+                note = [f"the model has no chat template: a plain one is written to OUT/{FILE}"]
+            ending = template.ending or end
+            return lambda line: template.encode(messages_of(line)), ending, note
         assert isinstance(asked, Pairs)
-        end, before = roles.end, first_of(roles)
+        before = first_of(roles)
         if end is None:
             raise UsageError(f"{self.own}: no token ends a text: add one such as <|endoftext|>")
         behind = [end] if asked.form == "encoder-decoder" else []
@@ -134,7 +139,7 @@ class AnswersFeed(Feed):
             ids = np.array([*before, *source, *behind, *target, end], np.int64)
             return ids, np.arange(len(ids)) >= len(ids) - len(target) - 1
 
-        return encode, end
+        return encode, end, []
 
 
 @learns(Chat, by=("decoder",))
@@ -165,7 +170,8 @@ class Answers(Objective):
 
 @learns(Pairs, by=("decoder", "encoder-decoder"))
 class Targets(Answers):
-    """Predict a target from a source, which the encoder reads if the model has one."""
+    """Predict a target from its source. In an encoder-decoder, the encoder reads the source. A
+    decoder reads the source and then the target."""
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         if self.settings.form == "decoder":

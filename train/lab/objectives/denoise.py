@@ -1,8 +1,8 @@
 """Denoising objectives: those that T5's paper compares (Raffel et al. 2020), and later ones.
 
-The source is the corrupted text, and the target is the text that the model writes. Both are arrays
-of codes. A code n >= 0 is the token with id n. A code ~n < 0 is token number n of the text.
-"""
+The source is the corrupted text, and the target is what the model writes. Both are arrays of codes.
+A code n >= 0 is the token with id n, such as a sentinel. A code ~n = -1 - n < 0 is the text's token
+at index n."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Noise(ABC):
 
     @staticmethod
     def needs(settings: Any, length: int) -> tuple[str, ...]:
-        """Return the roles of the special tokens that texts of up to ``length`` tokens need."""
+        """Return the special tokens for texts of up to ``length`` tokens, such as "mask"."""
         return ()
 
     @staticmethod
@@ -59,12 +59,13 @@ class Noise(ABC):
 
     @abstractmethod
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
-        """Return (source, target) of a text, as codes."""
+        """Return (source, target): the corrupted text, and the output to learn. Both are arrays of
+        codes: a token id, or ~n for the text's token at index n."""
         ...
 
     def fill(self, hidden: Flags) -> tuple[Ints, Ints, Flags]:
         """Return (source, target, counted) for a text whose ``hidden`` tokens are to be filled in.
-        ``counted`` is True for the codes of the target that belong to a span or mark one."""
+        ``counted``: True for the target's hidden tokens and for sentinels, which mark spans."""
         raise NotImplementedError
 
 
@@ -153,8 +154,8 @@ def hidden_of(rate: float, length: Ints) -> Ints:
 
 
 def spans_of(mean: float | None, hidden: Ints, length: Ints) -> Ints:
-    """Return the number of spans for ``hidden`` tokens if spans have ``mean`` tokens on average
-    (None: one span). The number is at most that of the visible tokens."""
+    """Return the number of spans into which ``hidden`` tokens are divided. ``mean`` is the mean
+    length of spans (None: one span). There are at most as many spans as visible tokens."""
     spans = np.maximum(np.rint(hidden / (mean or np.inf)).astype(np.int64), 1)
     return np.minimum(spans, length - hidden) * (hidden > 0)
 
@@ -168,7 +169,8 @@ def choose(length: int, count: int, shares: npt.NDArray[np.float64]) -> Flags:
 
 
 def segments(total: int, count: int, shares: npt.NDArray[np.float64]) -> Ints:
-    """Draw ``count`` positive integers with the sum ``total``; all lists are equally likely."""
+    """Draw ``count`` positive integers with the sum ``total``, by the uniform random numbers
+    ``shares``. All lists are equally likely."""
     cuts = np.flatnonzero(choose(total - 1, count - 1, shares)) + 1
     return np.diff(cuts, prepend=0, append=total)
 
@@ -185,8 +187,9 @@ def random_spans(length: int, hidden: int, spans: int, draw: Draw) -> Flags:
 
 
 def replaced(hidden: Flags, sentinels: Ints) -> tuple[Ints, Ints]:
-    """Return (source, target) as codes. In the source, a sentinel (a special token) replaces each
-    hidden span. The target has the sentinel of each span, followed by the span's tokens."""
+    """Return (source, target) as codes: a token id, or ~n for the text's token at index n. In the
+    source (the model's input), a sentinel (a special token) replaces each ``hidden`` span. The
+    target (the output to learn) has the sentinel of each span, followed by the span's tokens."""
     first = hidden & ~np.append(False, hidden[:-1])
     marks = sentinels[: int(first.sum())]
     text = ~np.arange(len(hidden))
@@ -197,7 +200,7 @@ def replaced(hidden: Flags, sentinels: Ints) -> tuple[Ints, Ints]:
 
 
 def unchanged(text: npt.NDArray[Any]) -> Ints:
-    """Return the codes ~0, ~1 and so on, which stand for the whole text without corruption."""
+    """Return the codes of the whole text: -1, -2 and so on. Code -1 - n is its token at index n."""
     return ~np.arange(len(text))
 
 
@@ -319,9 +322,9 @@ class BartNoise(Noise):
 
 
 def poisson_spans(hidden: int, mean: float, draw: Draw) -> Ints:
-    """Draw the lengths of spans from a Poisson distribution. The last one is shortened so that
-    their sum is ``hidden``. A span of length 0 means that a mask is inserted. Such spans are left
-    out where the text would otherwise get longer."""
+    """Draw lengths of spans from a Poisson distribution until their sum is ``hidden``; the last
+    length is shortened to fit. Each span becomes one mask, even a span of length 0. The last spans
+    of length 0 are left out if there are more spans than hidden tokens."""
     shares = draw(2 * hidden + 16, 0)
     largest = int(mean + 12 * mean**0.5) + 12
     chances = np.cumsum(np.exp(-mean + np.cumsum(np.log(mean / np.arange(1, largest)))))
@@ -354,11 +357,11 @@ NOISES: dict[type, type[Noise]] = {
 
 @learns(*NOISES, by=("decoder", "encoder-decoder"))
 class Denoising(Objective):
-    """Predict the target of a corrupted text from its source. Source and target both end with an
-    end-of-text token (Raffel et al. 2020, section 3.1.4). If ``form`` is ``encoder-decoder``, an
-    encoder reads the source. Otherwise source and target share a row: with ``prefix``, attention in
-    the source is bidirectional and only the target is scored; with ``causal``, both are scored
-    (table 2 of the paper). An end-of-text token at the end of a piece is not corrupted."""
+    """Predict the target of a corrupted text from its source. Both end with an end-of-text token
+    (Raffel et al. 2020, section 3.1.4). The setting ``form`` decides who reads the source (table 2
+    of the paper). In ``encoder-decoder``, an encoder does. In ``prefix`` and ``causal``, source and
+    target share a row: ``prefix`` has bidirectional attention in the source and scores only the
+    target, ``causal`` scores both. An end-of-text token at the end of a piece is not corrupted."""
 
     sparse = True
     likelihood = False
@@ -427,7 +430,8 @@ class Denoising(Objective):
         return self._ended(piece, text, source), self._ended(piece, text, target)
 
     def ended(self, piece: Piece, source: Ints, target: Ints) -> tuple[Piece, Piece]:
-        """Return the source and the target of a piece, given as codes, as pieces."""
+        """Return (source, target) as pieces of token ids, each ended by end-of-text. ``source`` and
+        ``target`` are given as codes: a token id, or ~n for the token of ``piece`` at index n."""
         text = piece.tokens
         return self._ended(piece, text, source), self._ended(piece, text, target)
 
@@ -440,7 +444,7 @@ class Denoising(Objective):
 
 def apart(parts: Sequence[tuple[Piece, Piece]], context: int, room: int) -> Example:
     """Return an example with these (source, target) pairs: sources in a row of ``context``
-    positions, targets in a row of ``room``. Each target is read after the token before it."""
+    positions, targets in a row of ``room``. Each target token is predicted from those before it."""
     row, _ = causal_row([target for _, target in parts], room)
     ids, documents = np.zeros((1, context), np.int64), np.full((1, context), -1, np.int64)
     filled = 0
@@ -462,7 +466,7 @@ def _lengths(settings: Denoiser, length: Ints) -> tuple[Ints, Ints]:
 
 
 def width(settings: Denoiser, context: int) -> int:
-    """Return the length of a row of targets. It is the target's length for the longest text whose
-    source fits ``context`` (in T5, 114 for a context of 512), but at most ``context``."""
+    """Return the number of positions in a row of targets: the target's length for the longest text
+    whose source fits ``context`` (in T5, 114 for a context of 512), but at most ``context``."""
     text = longest(lambda length, _: _lengths(settings, length)[0], context)
     return min(context, int(_lengths(settings, np.array([text]))[1][0]))

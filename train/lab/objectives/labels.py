@@ -32,7 +32,8 @@ VALUES = 4  # numbers per place that ``answers`` returns
 
 @learns(Task)
 class Labelled(Objective):
-    """Rows of windows whose targets are labels, or the first and last position of the answer."""
+    """Predict the labels of texts or words, the right choice, or the first and last token of an
+    answer. A row of a batch has one or more windows, which are model inputs made from samples."""
 
     sparse = True
     likelihood = False
@@ -85,8 +86,8 @@ class Labelled(Objective):
 
 
 def span_losses(logits: Tensor, example: Example) -> Tensor:
-    """Return the loss of each answer in nats, [texts], from ``logits`` [rows, context, 2]. The loss
-    is the mean for the answer's first and last token, each chosen among all tokens of the text."""
+    """Return the loss of each answer in nats, [texts], from ``logits`` [rows, context, 2]: the mean
+    of two cross-entropies, of the answer's first and last token among all tokens of the text."""
     assert example.ends is not None
     rows, context = example.targets.shape
     number = torch.arange(rows, device=logits.device)[:, None]
@@ -108,8 +109,9 @@ def _texts(example: Example) -> Tensor:
 
 
 def _log_sums(scores: Tensor, group: Tensor) -> Tensor:
-    """Return the logarithm of the sum of exp(score) in each group. ``group``: the group of each
-    score, a number below that of the scores, which is also the size of the result."""
+    """Return log(sum(exp(score))) of each group of scores: element g for group g, -inf if no score
+    has this group. ``group``: the group number of each score. The result is as long as
+    ``scores``."""
     highest = torch.full_like(scores, -torch.inf).scatter_reduce(0, group, scores, "amax")
     highest = highest.detach()
     total = torch.zeros_like(scores).index_add(0, group, (scores - highest[group]).exp())
@@ -117,8 +119,9 @@ def _log_sums(scores: Tensor, group: Tensor) -> Tensor:
 
 
 def choice_losses(logits: Tensor, example: Example) -> Tensor:
-    """Return the loss of each choice in nats, [samples], from ``logits`` [rows, context, 1]: the
-    right text is predicted among all texts of its sample, each scored at its first token."""
+    """Return the loss of each sample (a question with choices) in nats, [samples], from ``logits``
+    [rows, context, 1]: the cross-entropy of the right choice. A choice's logit is at its first
+    token."""
     assert example.documents is not None
     texts = _texts(example)
     begins = texts.diff(prepend=texts[:1] - 1) != 0
@@ -130,11 +133,13 @@ def choice_losses(logits: Tensor, example: Example) -> Tensor:
 
 
 def answers(logits: Tensor, window: Window, kind: Answers = "label") -> npt.NDArray[np.float64]:
-    """Return the predictions for a window: float64 [places, ``VALUES``], a row per token to label.
-    For a task with labels, ``logits`` are [places, labels], and a row is (best label, 0, its
-    probability, nats of the right label). For ``span``, ``logits`` are [tokens, 2], and a row is
-    (first token of the answer, its last token, sum of their logits, nats of the right tokens). If
-    ``kind`` is not ``label``, return a number or a probability for each label: [places, labels]."""
+    """Return the predictions for a window (one model input), float64, a row per answer. If ``kind``
+    is ``labels`` or ``number``, the shape is [answers, labels]: a probability or a number per
+    label. If ``kind`` is ``label``, the shape is [answers, ``VALUES``]. In the task ``span``,
+    ``logits`` are [tokens, 2], and the only row is (first token of the answer, its last token, sum
+    of their logits, loss of the right tokens in nats). In ``choice``, ``logits`` are [choices, 1],
+    in other tasks [answers, labels]; a row is (number of the best label or choice, an unused 0, its
+    probability, loss of the right one in nats)."""
     if kind != "label":
         return (logits.sigmoid() if kind == "labels" else logits).numpy()
     if window.characters is None:

@@ -31,11 +31,12 @@ _Keys = npt.NDArray[np.uint64]
 
 
 class Collocations:
-    """Collocations: word n-grams of 2 to 5 words that occur over 10 times and have a high PMI
-    (pointwise mutual information). The best ``share`` of each length is kept. The PMI of an n-gram
-    is log(p(n-gram) / product of p(part)) for the cut into parts that makes it smallest, so one
-    strong part is not enough (Levine et al. 2021, section 3). ``documents``: token ids, and True
-    for tokens that begin a word, both [tokens]. Only the first 4 million words are counted."""
+    """Collocations: n-grams of 2 to 5 words that occur over 10 times and have a high PMI (pointwise
+    mutual information). The best ``share`` of each length is kept. The PMI of an n-gram is the
+    least value of log(p(n-gram) / product of p(part)) among all divisions into parts, so one strong
+    part is not enough (Levine et al. 2021, section 3). ``documents`` are pairs of token ids and
+    flags, both [tokens], True for tokens that begin a word. Only the first 4 million words are
+    counted."""
 
     def __init__(
         self, documents: Iterable[tuple[Ints, npt.NDArray[np.bool_]]], share: float
@@ -70,8 +71,8 @@ class Collocations:
         return sum(map(len, self.keys))
 
     def units(self, ids: Ints, begins: npt.NDArray[np.bool_]) -> Ints:
-        """Return the index of each unit's first token. From left to right, a unit is the longest
-        collocation that begins there, else one word."""
+        """Return the first token of each unit of a text. A unit is a collocation or a single word.
+        From left to right, the longest collocation that begins at a word is taken."""
         words, first = words_of(ids, begins)
         longest = np.ones(len(words), np.int64)
         for length in range(2, LONGEST_NGRAM + 1):
@@ -129,11 +130,11 @@ class Masked(Objective):
     """Predict a share of the tokens from the other tokens of their document (Devlin et al. 2019).
     Of the tokens to predict, 80 % are shown as the mask, 10 % as a random token, 10 % unchanged.
 
-    The input is a piece of a document, shifted by one: the token before the piece (at the start, an
-    end-of-text token), then the piece without its last token. So each token of a document is read
-    once. Each epoch hides other tokens (Liu et al. 2019), or with ``fixed`` the same tokens. A
-    ``unit`` is hidden as a whole: a token, a word, a span of words of geometric length (Joshi et
-    al. 2020), or a collocation (Levine et al. 2021)."""
+    The inputs for a piece of a document are the token before the piece (at the document's start, an
+    end-of-text token) and the piece without its last token. The next piece reads this last token,
+    so no token is read twice. Each epoch hides different tokens (Liu et al. 2019), or with
+    ``fixed`` the same tokens. A ``unit`` is hidden as a whole: a token, a word, a span of words of
+    geometric length (Joshi et al. 2020), or a collocation (Levine et al. 2021)."""
 
     sparse = True
     likelihood = False
@@ -173,7 +174,7 @@ class Masked(Objective):
         return Example(inputs=row.inputs, targets=targets, documents=row.documents)
 
     def hide(self, piece: Piece, ids: Ints, draws: Draws) -> tuple[Ints, Ints]:
-        """Return the inputs and the targets of a piece. A target is IGNORED if it is not hidden."""
+        """Return a piece's inputs and targets. A token that is not hidden has target IGNORED."""
         if self.fixed:
             draws = Draws(draws.seed, 0)
         start = 0 if piece.first else 1  # an end-of-text token before the piece is never hidden
@@ -198,7 +199,8 @@ class Masked(Objective):
         return np.where(swapped, self.tokens.plain[other.astype(np.int64)], shown), hidden
 
     def units(self, piece: Piece, ids: Ints, draws: Draws) -> npt.NDArray[np.int64]:
-        """Return each unit's first token and end, [units, 2], in the order to hide them."""
+        """Return what may be masked (tokens, words or spans), in random order: int64 [units, 2],
+        the index of each unit's first token and the index after its last."""
         if self.unit == "token":
             first = np.arange(len(ids))
         else:
@@ -234,10 +236,10 @@ def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int
 
 @learns(own.NextSentence, own.SentenceOrder)
 class Pairs(Objective):
-    """Classify pairs of segments. A place in the middle half of each piece of a document is drawn.
-    The piece is cut at the end of a sentence near this place, or if it has only one sentence, at
-    this place. A separator stands between the two segments. Tokens are hidden as in ``Masked``. In
-    half of the pairs, ``NextSentence`` takes the second segment from another document (Devlin et
+    """Classify pairs of segments. Each piece of a document is cut in two, with a separator between
+    the segments. The cut is at the sentence end nearest to a random place in the middle half of the
+    piece, or at this place if the piece has only one sentence. Tokens are hidden as in ``Masked``.
+    In half of the pairs, ``NextSentence`` takes the second segment from another document (Devlin et
     al. 2019), and ``SentenceOrder`` swaps the segments (Lan et al. 2020)."""
 
     sparse = True
@@ -299,9 +301,10 @@ class Pairs(Objective):
 
 @learns(own.Replaced)
 class Replaced(Masked):
-    """Detect replaced tokens (Clark et al. 2020, section 2). Tokens are hidden as in ``Masked``,
-    but always by the mask. A generator predicts them. Tokens drawn from its predictions (with
-    ``chances``) replace them, and a discriminator learns which tokens differ from the text."""
+    """Detect replaced tokens (Clark et al. 2020, section 2). Tokens are chosen as in ``Masked``,
+    and all are shown as the mask token. A generator predicts them. Tokens sampled from its
+    predictions then take their places, and a discriminator learns which tokens differ from the
+    text."""
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         row = super().example(pieces, context, draws)
@@ -321,8 +324,9 @@ _BITS = 48  # of a probability as a whole number: more than float32's 24, and su
 @torch.no_grad()
 def sampled(read: Tensor, head: HeadWeights, chances: Tensor, chunk: int) -> Tensor:
     """Sample a token for each row of ``read`` [tokens, hidden] from the softmax of the head's
-    logits, by the inverse of the cumulative distribution at ``chances``, float64 [tokens] in [0,
-    1). Whole numbers are added, because sums of floats on a GPU depend on the order of threads."""
+    logits. ``chances`` are uniform random numbers, float64 [tokens] in [0, 1), at which the
+    cumulative distribution is inverted. Probabilities are added up as whole numbers, because sums
+    of floats on a GPU depend on the order of threads."""
     bias = None if head.bias is None else head.bias.to(read.dtype)
     cast, drawn = head._replace(weight=head.weight.to(read.dtype), bias=bias), []
     for x, chance in zip(read.split(chunk), chances.split(chunk), strict=True):

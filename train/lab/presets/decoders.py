@@ -1,4 +1,4 @@
-"""Configurations of published decoders with parts of their own, and of kin of LLaMA."""
+"""Configurations of published decoders: relatives of LLaMA, and decoders with special parts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from train.model.presets import gpt2, llama, olmo
 
 
 def gpt_neo(layers: int, hidden: int, heads: int) -> ModelConfig:
-    """Return GPT-Neo (Black et al. 2021): GPT-2 with a window of 256 tokens in every second layer,
-    and scores that are not divided. Of attention only the last matrix has a bias."""
+    """Return GPT-Neo (Black et al. 2021): GPT-2 with a window of 256 tokens in every second layer
+    and unscaled scores. In attention, only the output matrix has a bias."""
     attention = heads_of(hidden, heads, bias="out", score_dim=1, window=256, window_pattern="FW")
     own = gpt2(layers, hidden, heads, context=2048, dropout=0.0)
     return dataclasses.replace(own, attention=attention)
@@ -23,7 +23,7 @@ def gpt_neo(layers: int, hidden: int, heads: int) -> ModelConfig:
 
 def lamda() -> ModelConfig:
     """Return LaMDA 137B (Thoppilan et al. 2022, section 3): T5's positions and gated GELU. The
-    paper names no norm, so it is T5's, and no context."""
+    paper names no norm and no context: here the norm is T5's, the context LLaMA's."""
     own = llama(64, 8192, 128, 65_536, head_dim=128, activation="geglu_tanh", eps=1e-6, tied=True)
     return dataclasses.replace(own, position=encoding("t5"))
 
@@ -31,8 +31,8 @@ def lamda() -> ModelConfig:
 def gemma(
     layers: int, hidden: int, heads: int, kv_heads: int, width: int, head_dim: int = 256
 ) -> ModelConfig:
-    """Return Gemma (Mesnard et al. 2024). Its embeddings are multiplied by sqrt(hidden), which is a
-    matter of their initial deviation."""
+    """Return Gemma (Mesnard et al. 2024). Its factor sqrt(hidden) on embeddings is left out,
+    because larger initial embeddings have the same effect."""
     own = partial(llama, vocab=256_000, context=8192, activation="geglu_tanh", eps=1e-6, tied=True)
     return own(layers, hidden, heads, width, kv_heads=kv_heads, head_dim=head_dim)
 

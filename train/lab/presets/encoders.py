@@ -72,7 +72,8 @@ def bigbird(layers: int, hidden: int, heads: int, *, block: int, **sizes: Any) -
 def albert(
     layers: int, hidden: int, heads: int, *, size: int = 128, vocab: int = 30_000
 ) -> ModelConfig:
-    """Return ALBERT (Lan et al. 2020): shared blocks, a narrow embedding, pairs in either order."""
+    """Return ALBERT (Lan et al. 2020): one block shared by all layers, a narrow embedding, and a
+    head that predicts whether two segments are in their order."""
     own = bert(layers, hidden, heads, vocab=vocab, activation="gelu_tanh", dropout=0.0)
     narrow, head = replace(own.embedding, size=size), replace(_HEAD, pair="order")
     return replace(own, share=layers, embedding=narrow, head=head)

@@ -45,7 +45,7 @@ def deepseek(
     share: float = 1.0,
 ) -> ModelConfig:
     """Return DeepSeek-V2 (arXiv 2405.04434) or V3 (arXiv 2412.19437), with rotary positions
-    stretched by YaRN from 4,096 to 163,840 tokens. ``share`` is the YaRN setting ``all_dims``."""
+    stretched by YaRN from 4,096 to 163,840 tokens. ``share`` is YaRN's ``mscale_all_dim``."""
     yarn = RopeScaling(kind="yarn", factor=40.0, original_context=4096, all_dims=share)
     sizes = layers, hidden, attention.heads, feed_forward.width
     own, position = deepseek_llm(*sizes, vocab=vocab, context=163_840), Rope(scaling=yarn)
@@ -83,7 +83,7 @@ def deepseek_v2() -> ModelConfig:
 
 
 def deepseek_v3() -> ModelConfig:
-    """Return V3: 671 billion parameters, 37 billion active per token, in 4 of 8 expert groups."""
+    """Return V3: 671 billion parameters, 37 billion per token, in 4 of 8 groups of experts."""
     experts = _V3(count=256, top_k=8, width=2048, shared_width=2048, dense_width=18_432)
     experts = dataclasses.replace(experts, first_dense=3, groups=8, top_groups=4)
     return deepseek(61, 7168, Latent(heads=128, query_rank=1536), experts, vocab=129_280)

@@ -1,8 +1,7 @@
 """Fits of scaling laws: Hoffmann et al.'s three approaches, Kaplan's law, and repeated text.
 
-Intervals are 95 % bootstrap intervals from resampled points. Approach 1 resamples curves, and
-approach 2 resamples the points of each budget apart. Resamples that cannot be fitted are left out.
-"""
+Intervals are 95 % bootstrap intervals from resampled points. Approach 1 resamples curves instead,
+and approach 2 resamples within each budget. Resamples that cannot be fitted are left out."""
 
 from __future__ import annotations
 
@@ -46,8 +45,8 @@ DEFAULTS = {
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points to fit, in arrays [points]. ``flops``: those in the file, else 6 x parameters x
-    tokens. ``loss``: nats per token. ``non_embedding``: parameters without embeddings (Kaplan)."""
+    """Trained models as points to fit, in arrays [points]. ``loss``: nats per token. ``flops``: by
+    default 6 x parameters x tokens. ``non_embedding``: parameters without embeddings (Kaplan)."""
 
     parameters: Floats
     tokens: Floats
@@ -70,7 +69,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The loss of one size during training: ``flops`` so far and ``loss``, arrays [steps]."""
+    """The ``loss`` of one model size after ``flops`` operations of training: arrays [steps]."""
 
     parameters: float
     flops: Floats
@@ -93,7 +92,8 @@ class Run:
 
 @dataclass(frozen=True)
 class SizeCurve:
-    """The (operations, training loss) pairs of a size at a budget, without repeated text."""
+    """The training loss of one model size at one budget, the mean of its runs. ``losses``: pairs
+    (operations so far, loss) during training."""
 
     name: str
     parameters: int
@@ -116,8 +116,8 @@ class Sweep(Message):
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Measured points, and the loss curves of the runs. If the source is a table, the rows with one
-    size are that size's curve."""
+    """Trained models as points to fit, and their loss curves. If the file of the points has no loss
+    curves, the points of each model size are joined into a curve."""
 
     points: Points
     curves: list[Curve]
@@ -205,9 +205,9 @@ def power(flops: Floats, parameters: Floats) -> Power | None:
 def envelope(
     curves: Sequence[Curve], smallest: float, largest: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Return (operations, sizes, losses) for approach 1: budgets, and for each budget the size with
-    the lowest loss and that loss. Budgets for which the ``smallest`` or ``largest`` size is best
-    are left out, because an even smaller or larger size may be better."""
+    """Return (budgets in operations, best sizes, losses): the model size with the least loss at
+    each budget, and this loss (Hoffmann et al. 2022, approach 1). Budgets with the ``smallest`` or
+    the ``largest`` size as the best are left out: an even smaller or larger size may be better."""
     ends: dict[float, tuple[float, float]] = {}
     for curve in curves:
         first, last = ends.get(curve.parameters, (np.inf, 0.0))
@@ -236,8 +236,8 @@ def _along(curve: Curve, flops: Floats) -> Floats:
 @dataclass(frozen=True)
 class Parabola:
     """Parabola fitted to the losses of one budget: loss = numpy.polyval(``curve``, log N) for N
-    parameters. ``flops``: the budget's mean. ``parameters`` and ``loss`` are the parabola's
-    minimum, or None if the minimum is outside the range of trained sizes."""
+    parameters. ``flops``: geometric mean of the runs' operations. ``parameters`` and ``loss`` are
+    the parabola's minimum, or None if the minimum is outside the range of trained sizes."""
 
     flops: float
     curve: list[float]
@@ -248,8 +248,8 @@ class Parabola:
 
 
 def budgets(points: Points) -> list[npt.NDArray[np.int64]]:
-    """Group points of similar cost: the most operations in a group are at most ``ALIKE`` times the
-    fewest. Return the indices of the points of each group with at least 3 sizes."""
+    """Group points of similar cost: operations in a group differ by a factor of ``ALIKE`` at most.
+    Return the indices of each group's points, for groups with at least 3 sizes."""
     groups: list[list[int]] = []
     for number in np.argsort(points.flops, kind="stable"):
         if groups and points.flops[number] <= ALIKE * points.flops[groups[-1][0]]:
@@ -261,7 +261,7 @@ def budgets(points: Points) -> list[npt.NDArray[np.int64]]:
 
 
 def parabola(points: Points) -> Parabola:
-    """Fit a parabola in log N to the losses of one budget (approach 2)."""
+    """Fit a parabola in log N to the losses for one budget (Hoffmann et al. 2022, approach 2)."""
     x = np.log(points.parameters)
     curve = np.polyfit(x, points.loss, 2) if len(np.unique(x)) >= 3 else np.zeros(3)
     size = loss = None
@@ -295,12 +295,13 @@ ENVELOPE, ISOFLOP, PARAMETRIC = "1: envelope", "2: IsoFLOP", "3: parametric"
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of an approach, or the ``reason`` why there is no fit. ``log_factor``,
-    ``exponent``: the ``Power`` law of the best N for a budget. ``interval``: of the exponent.
-    ``resamples``: [log_factor, exponent] of each resample. ``lowest``: [operations, size, loss]
-    along the envelope. ``parabolas``: one for each budget. ``law``: the constants by name;
-    ``intervals``: of the constants. ``at_limit``: True if an exponent is at the limit of the fit.
-    ``error``: RMS error of log losses. ``predicted``: [predicted, measured] losses."""
+    """The result of a fit, or the ``reason`` why there is no fit. The best number of parameters for
+    a budget of C operations is exp(``log_factor``) x C^``exponent``. ``interval``: the exponent's.
+    ``resamples``: [log_factor, exponent] of each resample. ``lowest``: [operations, size, loss] of
+    the best size at each of several budgets (Hoffmann et al., approach 1). ``parabolas``: one per
+    budget (approach 2). ``law``: the constants by name, with their ``intervals``. ``at_limit``:
+    True if an exponent is at the limit of the fit. ``error``: the RMS error of log losses.
+    ``predicted``: [predicted, measured] losses of points."""
 
     reason: str | None = None
     log_factor: float = 0.0
@@ -339,7 +340,7 @@ class Fitted:
 @dataclass(frozen=True)
 class RepeatValues:
     """Fitted constants of the law ``Repeats``: R_D* (``tokens``) and R_N* (``parameters``).
-    ``at_limit``: True if one of them is at the limit of the fit."""
+    ``at_limit``: True if one of the two is at the limit of the fit."""
 
     tokens: float
     parameters: float
@@ -350,7 +351,7 @@ class RepeatValues:
 
 @dataclass(frozen=True, kw_only=True)
 class Fits(Message):
-    """The contents of scaling.json. ``flops``: the fewest and the most operations of a point."""
+    """The contents of scaling.json. ``flops``: least and most operations of a training run."""
 
     source: str = ""
     seed: int
@@ -489,8 +490,10 @@ def _parametric(
 def _repeats(
     points: Points, law: dict[str, float] | None, laws: Sequence[Chinchilla], seed: int
 ) -> RepeatValues | None:
-    """Fit R_D* and R_N* to the points with repeated text, at least 3, and to a resample of these
-    points with each of ``laws``. R_N* needs a model larger than the best for its distinct text."""
+    """Fit R_D* and R_N*, the constants of ``Repeats``, to at least 3 points with repeated text.
+    R_N* is fitted only if a model is too large for its text. ``law`` is Chinchilla's law, fitted to
+    points without repeated text; ``laws`` are fits to resamples of those points. For the intervals,
+    R_D* and R_N* are fitted again with each of ``laws``, to a new resample of ``points``."""
     if len(points) < 3 or law is None:
         return None
     base = Chinchilla(**law)

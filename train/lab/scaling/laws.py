@@ -88,8 +88,8 @@ class Kaplan:
 
     @property
     def best(self) -> Power:
-        """The N that has the least loss for a budget 6ND = C. At this N, the law's term dc / D is
-        alpha_n / alpha_d times the other term."""
+        """The N with the least loss by this law for a budget C = 6ND of operations. At this N, with
+        the constants of the law, dc / D = (alpha_n / alpha_d) x (nc / N)^(alpha_n / alpha_d)."""
         ratio = self.alpha_n / self.alpha_d
         factor = math.log(ratio / PER_PAIR) + ratio * math.log(self.nc) - math.log(self.dc)
         return Power(factor / (1 + ratio), 1 / (1 + ratio))
@@ -97,32 +97,35 @@ class Kaplan:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeats:
-    """The value of repeated text, and of parameters beyond the best number for the distinct text
-    (Muennighoff et al. 2023, section 3.1). Repetition is worth at most R_D* (``tokens``) times the
-    distinct text, further parameters at most R_N* (``parameters``) times the best number."""
+    """The value of repeated text and of excess parameters (Muennighoff et al. 2023, section 3.1).
+    However often text is repeated, the repetitions are worth at most R_D* (``tokens``) times the
+    distinct text. Chinchilla's law gives a best number of parameters for the distinct text.
+    Parameters beyond this number are worth at most R_N* (``parameters``) times this number."""
 
     tokens: float = 15.387756  # appendix A
     parameters: float = 5.309743
 
     def worth(self, amount: Any, unique: Any, most: float) -> Any:
-        """Return the number of distinct tokens that ``amount`` tokens are worth if only U =
-        ``unique`` of them are distinct: U + U R* (1 - exp(-R / R*)), where R = amount / U - 1 and
-        R* = ``most``. For parameters the same holds if U is the best number for the text."""
+        """Return how many distinct tokens are worth the same as ``amount`` tokens with U =
+        ``unique`` distinct ones: U + U * R* * (1 - exp(-R / R*)), where R = amount / U - 1 and R* =
+        ``most``. The formula is the same if ``amount`` is a number of parameters; U is then the
+        best number of parameters for the distinct tokens."""
         unique = np.minimum(unique, amount)
         return unique * (1 + most * -np.expm1((1 - amount / unique) / most))
 
     def effective(
         self, law: Chinchilla, parameters: Any, tokens: Any, unique: Any
     ) -> tuple[Any, Any]:
-        """Return (N', D') at which ``law`` gives the loss of N parameters trained on D tokens."""
+        """Return (N', D'), the numbers to put into ``law`` instead of N = ``parameters`` and
+        D = ``tokens``, because only ``unique`` tokens are distinct."""
         return (
             self.worth(parameters, law.parameters_for(unique), self.parameters),
             self.worth(tokens, unique, self.tokens),
         )
 
     def loss(self, law: Chinchilla, parameters: Any, tokens: Any, unique: Any) -> Any:
-        """Return the loss in nats per token. It is the loss by ``law`` if no text is repeated and
-        the model is not larger than is best for the text."""
+        """Return the loss in nats per token. If no text is repeated and the model is not too large
+        for the text, this is the loss by ``law``."""
         return law.loss(*self.effective(law, parameters, tokens, unique))
 
     def optimum(self, law: Chinchilla, flops: float, unique: float) -> tuple[float, float]:
@@ -167,8 +170,8 @@ EXPONENTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
 
 
 class Form(Protocol):
-    """The form in which a law is fitted: a vector of constants. ``x`` and ``y`` are the logarithms
-    of sizes and of tokens minus their means, so that exponents hardly change the best factors."""
+    """A law as a vector of constants to be fitted. ``x`` and ``y`` are log N and log D minus their
+    means, so that the best value of each constant depends less on the others."""
 
     count: int  # of constants
 
@@ -179,7 +182,8 @@ class Form(Protocol):
         """Return log L [points] and its derivatives [constants, points]."""
 
     def law(self, constants: Floats, x: float, y: float) -> Any:
-        """Return the law of these constants; ``x`` and ``y`` are the subtracted means."""
+        """Return the law of these constants. ``x`` and ``y`` are the means that were subtracted
+        from log N and log D."""
 
 
 def _soft(terms: Sequence[Floats]) -> tuple[Floats, Floats]:
@@ -198,8 +202,9 @@ def _factors(columns: Sequence[Floats], target: Floats) -> Floats:
 
 
 class ChinchillaForm:
-    """Chinchilla's law, L = e + a / N^alpha + b / D^beta. The constants are the logarithms of the
-    three terms' values at ``x`` = ``y`` = 0, then alpha and beta."""
+    """Chinchilla's law, L = e + a / N^alpha + b / D^beta, as a vector of constants to be fitted:
+    the logarithms of the three terms where ``x`` = ``y`` = 0, then alpha and beta. ``x`` and ``y``
+    are log N and log D minus their means."""
 
     count = 5
 
@@ -223,8 +228,10 @@ class ChinchillaForm:
 
 
 class KaplanForm:
-    """Kaplan's law. The constants are the logarithms of the two terms of L^(1 / alpha_d) at ``x`` =
-    ``y`` = 0, then alpha_n / alpha_d, then alpha_d."""
+    """Kaplan's law of the loss L for N parameters and D tokens, L = ((nc / N)^(alpha_n / alpha_d) +
+    dc / D)^alpha_d, as a vector of constants to be fitted. ``x`` and ``y`` are log N and log D
+    minus their means. The constants: the logarithms of (nc / N)^(alpha_n / alpha_d) and of dc / D,
+    both at ``x`` = ``y`` = 0, then alpha_n / alpha_d, then alpha_d."""
 
     count = 4
 
@@ -255,8 +262,9 @@ class KaplanForm:
 def fit(
     form: Form, parameters: Floats, tokens: Floats, loss: Floats, start: Floats | None = None
 ) -> tuple[Any, Floats]:
-    """Fit a law to points: arrays [points] of parameters, tokens and losses. Return the law, and
-    its constants in ``form``. ``start``: constants of a similar fit, from which to begin."""
+    """Return (law, constants): a law fitted to points, and the same law as a vector of constants,
+    which ``form`` defines. The points are arrays [points] of parameters, tokens and losses.
+    ``start``: the constants of a similar fit, from which to begin."""
     x, y = np.log(parameters), np.log(tokens)
     middle = float(x.mean()), float(y.mean())
     x, y, target = x - middle[0], y - middle[1], np.log(loss)

@@ -35,8 +35,8 @@ class Row:
 @dataclass(frozen=True, kw_only=True)
 class BudgetPlan:
     """A plan for a budget. ``rows`` has the best parameters, tokens and loss by each law.
-    ``hours``: on one ``gpu`` at the fraction ``mfu`` of its ``peak`` in bfloat16. ``measured_to``:
-    most FLOPs of a fitted run. ``warnings``: what the fitted runs do not determine."""
+    ``hours``: the time on one ``gpu`` at the fraction ``mfu`` of ``peak``, its speed in bfloat16.
+    ``measured_to``: FLOPs of the largest fitted run. ``warnings``: what the fits leave open."""
 
     flops: float
     gpu: str
@@ -73,8 +73,9 @@ def plan(
     unique: float | None = None,
     fitted: Fits | None = None,
 ) -> BudgetPlan:
-    """Plan for a budget of ``flops``. ``unique`` is the number of distinct tokens. If a law asks
-    for more, its best run is computed again with the value of repeated text (Muennighoff et al.
+    """Plan a run for a budget of ``flops`` operations, by each law. ``unique`` is the number of
+    distinct tokens. If the best run by a law of Chinchilla's form needs more than ``unique``
+    tokens, the best run is computed again; repeated tokens then count for less (Muennighoff et al.
     2023). Raises ``LlmcurateError`` for an unknown ``gpu``."""
     device = find_gpu(gpu)
     rows = [_row("20 tokens per parameter", *laws.rule_of_twenty(flops), unique)]

@@ -56,8 +56,8 @@ def ladder(
 def parts_of(
     kind: str, amounts: Sequence[float], unique_tokens: Sequence[int]
 ) -> list[tuple[float, int | None]]:
-    """Pair each budget, smallest first, with the whole corpus (None) and with each amount of
-    distinct text. A budget in tokens is paired only with amounts smaller than itself."""
+    """Pair each budget, smallest first, with the whole corpus (None) and with each of
+    ``unique_tokens``. A budget in tokens is paired only with numbers below it."""
     return [
         (amount, unique)
         for amount in sorted(amounts)
@@ -67,8 +67,9 @@ def parts_of(
 
 
 def found_by(name: str, folders: Sequence[Path]) -> tuple[list[Run], list[SizeCurve]]:
-    """Return a point for each finished run in ``folders``, runs of one size at one budget, and the
-    mean curve of these runs, or no curve if they repeat text."""
+    """Return a point (parameters, tokens, loss) for each finished run in ``folders``, and a list of
+    one curve, the mean loss curve of the runs. The runs have the same budget and the same size,
+    called ``name``. If the runs read text more than once, the list is empty."""
     summaries = [read_json(folder / "train.json") for folder in folders]
     checkpoint = newest(folders[0] / "checkpoints")
     assert checkpoint is not None

@@ -1,10 +1,9 @@
 """The score `spans`: how well models fill in blanked spans of words.
 
 The spans are drawn from the words of a text before it is encoded, so they are the same for all
-models and tokenizers. Each model fills them in as it has learned: an encoder reads its mask token
-for each token of a span; an encoder-decoder or decoder with a denoising objective reads and writes
-what this objective would; any other decoder reads what stands left of a span.
-"""
+models and tokenizers. Each model fills them in as it has learned. An encoder reads its mask token
+for each token of a span. A model with a denoising objective reads this objective's source and
+writes its target. Any other decoder reads the text left of a span."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ _WORD = re.compile(r"\s*(?:\S{1,20}(?!\S)|\S{1,4})")
 
 @cache
 def cut(text: str) -> tuple[tuple[str, bool], ...]:
-    """Return the parts of a text, and whether each is blanked. A hash of the text is the seed."""
+    """Return each part of a text and whether it is blanked. The text's hash is the random seed."""
     words, key = _WORD.findall(text), xxhash.xxh3_64_intdigest(text.encode())
     count = np.array(len(words))
     hidden = hidden_of(RATE, count)
@@ -85,8 +84,9 @@ class Blanked(Piece):
 
 
 class Filling(Objective):
-    """An objective that predicts the hidden tokens of ``Blanked`` pieces in the way that a model
-    has learned. ``learned``: the settings of the model's training."""
+    """Predict the hidden tokens of ``Blanked`` pieces, which are texts with blanked spans. Each
+    model reads a piece in the form known from its training: with mask tokens, as the source of its
+    denoising objective, or as plain text. ``learned``: the settings of the model's training."""
 
     def __init__(self, judged: Judged, learned: TrainConfig, context: int) -> None:
         kind, model = kind_of(learned), judged.model
@@ -165,7 +165,7 @@ class _Windows:
 
 
 def windows(hidden: Flags, fits: Callable[[Flags], bool]) -> Iterator[slice]:
-    """Yield the parts of a text that fit into a row. Together they have each hidden token once.
+    """Yield parts of a text that fit into a row. Each hidden token is in exactly one of them.
     Raises ``LlmcurateError`` if a span does not fit alone."""
     starts = np.flatnonzero(hidden & ~np.append(False, hidden[:-1]))
     if not len(starts):
@@ -224,7 +224,7 @@ def span_nats(
 
 
 class Spans(Score):
-    """The nats of blanked spans, as bits per byte of their text."""
+    """The score of blanked spans: their loss, in bits per byte of the spans."""
 
     reads = "texts"
     say = (

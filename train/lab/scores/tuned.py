@@ -38,8 +38,9 @@ KINDS: dict[str, TaskKind] = {  # by the first of these keys that a line has
 
 
 class FineTuned(Score):
-    """A score of models that are fine-tuned on half of the lines of a JSONL file. ``answers``: what
-    they are asked for in the other half."""
+    """A score for which each model is fine-tuned on half of the lines of a JSONL file, then judged
+    on the other half. ``answers``: what the model does with the other half, in words for a message,
+    such as "predicts the labels of"."""
 
     reads = "file"
     answers: ClassVar[str] = "predicts the labels of"
@@ -57,7 +58,7 @@ class FineTuned(Score):
 
     @abstractmethod
     def task(self) -> Task | Pairs:
-        """Return what models learn."""
+        """Return the objective with which models are fine-tuned."""
 
     @abstractmethod
     def scored(self, model: Path, asked: Path, train: Mapping[str, Any]) -> npt.NDArray[np.float64]:
@@ -80,7 +81,7 @@ class FineTuned(Score):
         return Items(np.array(sizes, np.int64), ["" for _ in asked])
 
     def size(self, sample: Sample) -> int:
-        """Return the number of labels of a line."""
+        """Return the number of labels of a sample (a line of the file), such as one per word."""
         return len(sample.labels)
 
     def values(self, run: Path, texts: Mapping[str, Path], train: Mapping[str, Any]) -> Values:
@@ -117,8 +118,7 @@ class FineTuned(Score):
 
 
 class Labels(FineTuned):
-    """The share of labels that are wrong: of texts (classify), words (token), answers (span) or
-    choices."""
+    """The share of wrong predictions: labels of texts or words, answers (task span) or choices."""
 
     unit, factor, digits = "% wrong", 100.0, 2
 
@@ -161,7 +161,7 @@ class Labels(FineTuned):
 
 
 class Written(FineTuned):
-    """The nats of the targets of sources, as bits per byte of the targets."""
+    """The loss of targets, given their sources, in bits per byte of the targets."""
 
     answers = "scores the targets of"
 
@@ -179,7 +179,7 @@ class Written(FineTuned):
         return samples
 
     def size(self, sample: Sample) -> int:
-        """Return the number of bytes of a line's target."""
+        """Return the number of bytes of the target in ``sample``, a line of the file."""
         return len(sample.labels[0].encode())
 
     def check(self, name: str, model: ModelConfig, train: TrainConfig) -> None:

@@ -39,11 +39,11 @@ from train.objective_settings import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A record of a labelled file. ``texts`` are one or two texts, or words, or a context and its
-    choices. ``labels`` has one label for the text, or a label for each word, or the number of the
-    right choice, or in the task ``span`` the answer, which begins at character ``start`` of the
-    last text. ``labels`` is empty if they are not known. A hash of ``key`` decides if the record is
-    held out."""
+    """A record of a labelled file. ``texts`` and ``labels`` depend on the task. ``classify``: one
+    or two texts, and their label. ``token``: words, and a label for each. ``span``: a question and
+    a text, and the answer, which begins at character ``start`` of the text. ``choice``: a context
+    and its choices, and the number of the right choice. ``labels`` is empty if the labels are
+    unknown. A hash of ``key`` decides if the record is held out."""
 
     line: int
     texts: tuple[str, ...]
@@ -157,7 +157,8 @@ def read_samples(path: Path, task: str, *, labelled: bool = True) -> list[Sample
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """Yield the objects of a JSONL file, skipping empty lines. Raises ``LlmcurateError``."""
+    """Yield the objects of a JSONL file, skipping empty lines. Raises ``LlmcurateError`` if the
+    file is unreadable or a line is no JSON object."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -189,14 +190,17 @@ Offsets = list[tuple[int, int]]  # first character and end of each token
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Window:
-    """One model input of a sample; a long sample has several. ``sample`` is the sample's number.
-    ``tokens`` and ``segments`` (0 or 1) are [tokens]. ``places`` are the indices of the tokens to
-    label, ``words`` the index of the word at each place, ``labels`` the expected labels' numbers.
-    In the task ``span`` the only place is the first token. There ``labels`` are the indices of the
-    answer's first and last token, both 0 if the window lacks the answer, and ``characters``
-    [tokens, 2] are each token's offsets in the text, -1 for tokens that are not in it. In the task
-    ``choice`` the window has all choices of a sample: ``choices`` [tokens] is the number of each
-    token's choice, ``places`` are their first tokens, and the one label is the right choice."""
+    """One model input of a sample; a long sample has several. ``sample``: the sample's number.
+    ``tokens`` and ``segments`` (0 or 1) are [tokens]. ``places``: the indices of the tokens to
+    label. For each place, ``labels`` has the number of the right label. In the task ``token``,
+    ``words`` has the index in the sample of each place's word.
+
+    In the task ``span`` (find an answer), the only place is the first token. ``labels`` are the
+    indices of the answer's first and last token, both 0 if the window lacks the answer.
+    ``characters`` [tokens, 2] are a token's offsets in the text, -1 for tokens outside it. In the
+    task ``choice``, the window has all choices of a sample. ``choices`` [tokens] is the number of
+    each token's choice, ``places`` are the first tokens of the choices, and the only label is the
+    right choice's number."""
 
     sample: int
     tokens: Ints
@@ -209,7 +213,7 @@ class Window:
 
     @property
     def answers(self) -> int:
-        """The number of answers that are expected."""
+        """The number of predictions for this window: one per label; for ``span`` only one."""
         return len(self.labels) if self.characters is None else 1
 
 
@@ -245,8 +249,9 @@ class Encoder:
         return np.array(ids, np.int64), np.array(segments, np.int64)
 
     def room(self, texts: int, choices: int = 1) -> int:
-        """Return the number of tokens of text that fit in a row with ``texts`` texts, or in one of
-        ``choices`` equal parts of the row."""
+        """Return how many tokens of text fit into a row with ``texts`` texts and their special
+        tokens. If the row is divided into ``choices`` equal parts, return how many fit into a
+        part."""
         room = self.context // choices - texts - len(self.closing)
         if room < 2:
             raise UsageError(f"context is {self.context}: too short for texts, raise it")
@@ -361,7 +366,7 @@ class LabelledRows(Rows):
 
 
 def window_lengths(length: Ints, context: int) -> Ints:
-    """Return how many positions in a row each window takes: one per token."""
+    """Return how many positions each window takes: its ``length``, as each token takes one."""
     return length
 
 
@@ -375,9 +380,10 @@ def shards_of(
     said: Sequence[npt.NDArray[np.bool_]] | None = None,
     **more: Any,
 ) -> Shards:
-    """Return documents as shards, given their ``tokens`` and the numbers of their ``lines`` in the
-    file ``path``. ``content`` determines the fingerprint. ``said``: for each document, True for the
-    tokens of answers. If it is given, the first token of a document is read but not predicted."""
+    """Return encoded documents as shards. ``tokens`` and ``lines`` are the tokens of each document
+    and its line number in the file ``path``. ``content`` is a text whose hash becomes the
+    fingerprint of the shards. ``said``: for each document, True for the tokens of answers. If
+    ``said`` is given, the first token of a document is read but not predicted."""
     loaded = load_tokenizer(tokenizer)
     length = np.array([len(document) for document in tokens], np.int64)
     ids = pa.array([f"{path.name}:{line}" for line in lines])
@@ -404,7 +410,7 @@ def shards_of(
 
 
 class Labelled:
-    """An encoded file of labelled samples. ``names``: the labels, or () for those in the file."""
+    """A file of labelled samples, encoded. ``names``: the labels; if empty, those in the file."""
 
     def __init__(
         self,
@@ -463,8 +469,8 @@ def split(samples: Sequence[Sample], *, held_out: float, seed: int) -> npt.NDArr
 
 
 class LabelledFeed(Feed):
-    """The rows of a labelled file for training. ``tokenizer``: the model's, used unless the
-    settings name one. ``names``: the model's labels, or () to collect the labels of the file."""
+    """The training rows of a labelled file. The model's ``tokenizer`` is used unless the settings
+    name another. ``names``: the model's labels, or () to collect the labels of the file."""
 
     def __init__(
         self,

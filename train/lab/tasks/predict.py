@@ -124,8 +124,9 @@ Outputs = dict[int, list[npt.NDArray[np.float64]]]  # by sample, one array per w
 def head_outputs(
     model: Decoder, data: Labelled, windows: Ints, objective: Objective, scoring: Scoring
 ) -> Outputs:
-    """Return what ``answers`` (labels.py) gives for each window of each sample. Every process must
-    call this. A row has only one window, so the number of processes does not change results."""
+    """Return the head's outputs for the numbered ``windows``, in the format of ``answers``
+    (labels.py). Every process must call this function. Each window is read by one process alone, so
+    the number of processes does not change the results."""
     rows = LabelledRows(data.windows, data.shards, windows, data.context)
     places = np.array([data.windows[number].answers for number in windows], np.int64)
     first = dict(zip(windows.tolist(), np.cumsum(places) - places, strict=True))
@@ -243,7 +244,8 @@ def agreement(data: Labelled, predicted: Predictions) -> dict[str, float]:
 def assess(
     model: Decoder, data: Labelled, windows: Ints, objective: Objective, scoring: Scoring
 ) -> Scores:
-    """Return the nats per label and the ``agreement`` scores, for all windows of some samples."""
+    """Return the nats per label, and scores of predictions against labels, such as accuracy (see
+    ``agreement``). ``windows``: indices of windows (model inputs), for a sample all or none."""
     values = head_outputs(model, data, windows, objective, scoring)
     nats = np.concatenate([part[:, 3] for parts in values.values() for part in parts])
     return Scores(
@@ -342,8 +344,8 @@ def _shown(task: TaskOfModel, prediction: Prediction) -> Any:
 
 
 def _trained(folder: Path, config: ModelConfig) -> tuple[Reads, int]:
-    """Return the token by which a text is classified ("first" or "last"), and the context in
-    tokens, as in training."""
+    """Return two settings of the model's training: at which token a text is classified ("first" or
+    "last"), and the context in tokens. A folder without checkpoints gets the usual settings."""
     checkpoint = newest(folder / "checkpoints")
     usual: Reads = "last" if config.causal else "first"
     if checkpoint is None:

@@ -21,8 +21,8 @@ from train.model.roles import Role, set_roles
 @dataclass(frozen=True, kw_only=True)
 class Clipped(Position):
     """A learned vector for each distance up to ``span``, added to the keys. Each layer has its own
-    vectors, shared by its heads. Nothing is added to values, as table 3 of the paper shows no gain.
-    """
+    vectors, shared by its heads. Nothing is added to values, as this brings no gain in table 3 of
+    Shaw et al. 2018."""
 
     in_attention: ClassVar[bool] = True
     title: ClassVar[str] = "clipped relative"

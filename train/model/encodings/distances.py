@@ -19,9 +19,9 @@ from train.model.roles import Role, linear, set_roles
 @position
 @dataclass(frozen=True, kw_only=True)
 class Distances(Position):
-    """Sinusoids of each distance, from which each layer computes a key. Two learned vectors per
-    head are added to the query instead of a vector for its position.
-    """
+    """Positions of Transformer-XL. Each layer computes keys from sinusoids of the distances between
+    tokens. Two learned vectors per head are added to a query, instead of a vector for the query's
+    position."""
 
     in_attention: ClassVar[bool] = True
     title: ClassVar[str] = "Transformer-XL relative"

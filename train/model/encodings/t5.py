@@ -19,7 +19,8 @@ from train.model.roles import Role, set_roles
 @position
 @dataclass(frozen=True, kw_only=True)
 class Buckets(Position):
-    """The settings of learned numbers for each bucket of distances and head; layers share them."""
+    """The settings of T5's relative positions: a learned number for each pair of distance bucket
+    and head, added to scores. All layers share these numbers."""
 
     title: ClassVar[str] = "T5 buckets"
     kind: Literal["t5"] = "t5"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from train.data.chat import Chat as Template
 from train.data.vocabulary import Vocabulary
 from train.lab.objectives.answers import Answers, AnswersFeed, Targets, messages_of
 from train.lab.tasks.labelled import Line
+from train.loop.pretrain import pretrain
 from train.objective_settings import Chat, Pairs
 from train.objectives.example import IGNORED, Draws
 
@@ -86,6 +89,38 @@ def test_an_encoder_reads_the_source_and_the_decoder_learns_the_target(tmp_path,
             assert row.targets[row.documents == document].tolist() == [*target, end]
             seen += 1
     assert seen == 2
+
+
+def test_a_model_without_a_template_gets_a_plain_one(tmp_path, model):
+    base, first, second = (tmp_path / name for name in ("base", "first", "second"))
+    shutil.copytree(model, base, ignore=lambda *_: ["chat_template.jinja"])
+    settings = TrainConfig(
+        objective=Chat(), context=32, steps=1, warmup=1, rows=1, held_out=0.1, device="cpu"
+    )
+    talks = tmp_path / "talks.jsonl"
+    asked = [[{**TALK[0], "content": f"where is {k}?"}, TALK[1]] for k in range(40)]
+    talks.write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in asked))
+    size = {"layers": 1, "hidden": 32, "attention.heads": 2, "attention.kv_heads": 2}
+    notices: list[str] = []
+    tokenized = replace(settings, tokenizer=str(base))
+    pretrain(talks, first, changes=size, train=tokenized, on_notice=notices.append)
+    assert any("no chat template: a plain one is written" in line for line in notices)
+    pretrain(talks, second, model=str(first), train=settings)  # it has the template now
+    written = [(folder / "chat_template.jinja").read_bytes() for folder in (first, second)]
+    assert written[0] == written[1]
+    template = Template(second / "tokenizer.json")
+    ids, said = template.encode(TALK)
+    prompt, _ = template.encode(TALK[:1], prompt=True)
+    texts = [
+        template.tokenizer.decode(part.tolist(), skip_special_tokens=False)
+        for part in (ids, prompt, ids[said])
+    ]
+    assert texts == [
+        "user:\nwhere is the cat?<|endoftext|>\nassistant:\non the mat<|endoftext|>\n",
+        "user:\nwhere is the cat?<|endoftext|>\nassistant:\n",
+        "on the mat<|endoftext|>",
+    ]
+    assert template.ending == template.tokenizer.token_to_id("<|endoftext|>")
 
 
 @pytest.mark.parametrize(
