@@ -67,8 +67,7 @@ def beat_again() -> None:
 
 
 def offer_help(function: str, task: object) -> None:
-    """Offer the call `function(task)` to another process while this process compiles kernels. The
-    next message that this process compiles will carry the offer."""
+    """Offer `function(task)` to another process while this process compiles kernels."""
     global _help
     _help = Call(function, encode(task).decode())
 

@@ -200,9 +200,8 @@ class Request:
         return max(whole / 2, whole - (time.monotonic() - self.begun))
 
     def cached(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
-        """Return the value that an equal request stored in OUT/pilot/NAME. If there is none, store
-        and return make(). A resumed command thus keeps values that depend on the machine's
-        speed."""
+        """Return the value that an equal request stored in OUT/pilot/NAME, or else store and return
+        make(). A resumed command thus keeps values that depend on the machine's speed."""
         path = self.out / "pilot" / name
         training = self.training
         key = {

@@ -135,8 +135,7 @@ class Sets:
 
     @property
     def read(self) -> ReadSettings:
-        """The settings of the section `read`, for corpora without a recipe and for evaluation
-        texts."""
+        """The settings of section `read` for corpora without a recipe and evaluation texts."""
         return compose("read", [], self.of("read")).read
 
 

@@ -122,10 +122,9 @@ def excerpt(text: str, most_bytes: int, key: int) -> str:
 
 
 def short_excerpts(text: EvalText, most_bytes: int) -> EvalText:
-    """Shorten each document to `most_bytes` / n bytes, but not below LEAST_EXCERPT bytes; n is the
-    number of documents, at most DOCUMENTS. Keep the first documents whose excerpts fit into
-    `most_bytes` together, at least two. An excerpt may begin anywhere in its document: short
-    beginnings would be mostly headings and names."""
+    """Cut each of n documents to `most_bytes` / n bytes (n counts as at most DOCUMENTS), but not
+    below LEAST_EXCERPT bytes. Keep the first excerpts that fit into `most_bytes`, at least two.
+    Excerpts begin anywhere in a document: short beginnings would be mostly headings and names."""
     documents = text.documents
     most = max(LEAST_EXCERPT, most_bytes // max(1, min(DOCUMENTS, len(documents))))
     pairs = zip(documents["id"].to_pylist(), documents["text"].to_pylist(), strict=True)

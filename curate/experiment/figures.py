@@ -268,9 +268,8 @@ class Experiment(Findings):
         return [(name, difference.mean, difference.interval) for name, difference in rows]
 
     def sources(self) -> Iterator[tuple[str, Part, list[Part]]]:
-        """Yield (name, score of the first row, scores of the other rows) for each evaluation text.
-        A row is a corpus, a variant or the placebo. If a text has several sources, its tuple is
-        followed by a tuple for each source."""
+        """Yield (text's name, first corpus' score, scores of the other rows of results) for each
+        evaluation text. If a text has several sources, a tuple for each of its sources follows."""
         first, *others = self.rows
         for name, scores in first.texts.items():
             yield name, scores, [row.texts[name] for row in others]

@@ -1,8 +1,7 @@
-"""Decode character references, such as `&amp;`, by the HTML Standard's rules for text (not those
-for attributes), as Python's `html.unescape` does.
+"""Decode character references by the rules of the HTML Standard for text (not for attributes).
 
-All 2,231 names are known; the longest match wins. The numbers 128 to 159 stand for characters of
-windows-1252, by the standard's table (`&#150;` is a dash).
+Python's `html.unescape` does the same. All 2,231 names are known; the longest match wins. The
+numbers 128 to 159 stand for windows-1252 characters (`&#150;` is a dash).
 """
 
 from __future__ import annotations

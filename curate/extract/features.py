@@ -151,10 +151,9 @@ def measure_block(text, a, z, out):
 def measure(text, blocks, nodes):
     """Return (measures: float32[blocks, MEASURES], sums: float32[nodes, SUMS], around:
     int64[nodes], heading: int). `sums` has totals over the blocks in each node, and the node's
-    score as in Readability. `around` has bits for each node: a bit for each element of AROUND (such
-    as `main`), IN_BEST for the node with the highest score, and IN_BEST_PARENT for that node's
-    parent. A bit is set if the node is this element or lies in it. `heading` is the first h1
-    block's index or -1."""
+    score. `around` has bits for what each node is or lies in: the elements of AROUND (such as
+    `main`), the node with the highest score (IN_BEST), and that node's parent (IN_BEST_PARENT).
+    `heading` is the first h1 block's index or -1."""
     measures = np.zeros((len(blocks), MEASURES), np.float32)
     sums = np.zeros((len(nodes), SUMS), np.float32)
     around = np.zeros(len(nodes), np.int64)

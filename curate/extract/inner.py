@@ -32,9 +32,8 @@ def _after_tag(data, i, z):
 @njit(cache=True, nogil=True)
 def inner(data, i, z, tag, lines, most):
     """Return the text from data[i] to the end of the element `tag` that contains it, as UTF-8 in
-    uint8[], with character references undecoded. The text is split into pieces, separated by line
-    feeds: at all tags, or only at `br` and block elements if `lines`. It ends after `most`
-    pieces."""
+    uint8[], with character references undecoded. Line feeds separate pieces: between all tags, or
+    only at `br` and block elements if `lines`. The text ends after `most` pieces."""
     out = np.empty(z - i + 1, np.uint8)
     n = pieces = 0
     depth = 1

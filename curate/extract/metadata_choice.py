@@ -98,11 +98,10 @@ def without_site(title: str, site: str | None) -> str:
 
 def site_in(titles: list[str], headings: list[str], url: str) -> str | None:
     """Return the site's name found in a title, or None. Titles are split into parts at separators.
-    The name is the last or first part that is similar to a label of the host's name (a word between
-    its dots): the longer of the two contains the shorter and is at most twice as long. If a part is
-    also a whole title or a heading, it must be equal to the label. If no part is similar to a
-    label, the name is the short last part of a title whose first part is also a whole title or a
-    heading."""
+    The name is the last or first part that resembles a label (word between dots) of the host: one
+    contains the other and is at most twice as long. If a part is also a whole title or a heading,
+    it must equal the label. If no part resembles a label, the name is the short last part of a
+    title whose first part is also a whole title or a heading."""
     host = _HOST.match(url.lower())
     labels = host[1].replace("-", "").split(".")[:-1] if host else []
     split = [parts for title in titles if len(parts := _PARTS.split(title)) > 1]

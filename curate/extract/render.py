@@ -201,9 +201,8 @@ def _lines(text, a, z, out, at, indent, quotes, code):
 @njit(cache=True, nogil=True)
 def render(text, blocks, nodes, keep, markdown, tables, shown, spans):
     """Return the text of the blocks to keep (`keep`: bool[blocks]), as UTF-8 in uint8[]. The text
-    is taken from `shown`, at the positions of blocks in `spans`. With Markdown links, `shown` is a
-    copy of `text` and `spans` a copy of `blocks`; without, they are the same arrays. `tables` is an
-    index into TABLES."""
+    is taken from `shown`, at the positions in `spans`. These are `text` and `blocks`, or copies of
+    the two with Markdown links. `tables` is an index into TABLES."""
     places, count, data = _places(text, blocks, nodes)
     keep = _whole_rows(blocks, nodes, keep, places, data)
     if tables == _DROP:

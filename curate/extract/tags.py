@@ -1,5 +1,4 @@
-"""The numbers by which tags and attributes are known, and the column numbers of the arrays of
-blocks, nodes and links."""
+"""Numbers for tags and attributes, and for the columns of the arrays of blocks, nodes and links."""
 
 from __future__ import annotations
 

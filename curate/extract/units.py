@@ -65,8 +65,8 @@ def numbered(keys, numbers):
 
 @njit(nogil=True, allocates=True)
 def find_units(nodes, sums):
-    """Return the `Units` of a page: elements with siblings of equal shape, such as posts or rows.
-    `sums` (float32[nodes, SUMS]) comes from `features.measure`."""
+    """Return the `Units` of a page: elements that repeat a shape, such as posts or rows. `sums`
+    (float32[nodes, SUMS]) comes from `features.measure`."""
     n = len(nodes)
     depth, path, tags = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
     keys = np.zeros(n, np.int64)

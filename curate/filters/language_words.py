@@ -96,8 +96,7 @@ def unspaced_tokens(docs: Documents, profile: Profile) -> tuple[Tokens, np.ndarr
 def estimated_counts(docs: Documents, base: Tokens, profile: Profile) -> tuple[np.ndarray, ...]:
     """Estimate word counts of texts in scripts without spaces. Return four float64[rows]: all
     words; words with a non-punctuation character; words that begin with a letter or digit; words
-    with a letter. `base` has the tokens that the calling filter counts in other texts; here they
-    serve to count the words without a letter."""
+    with a letter. Words without a letter are counted in `base`, the caller's tokens."""
     tokens, inside, per_word = unspaced_tokens(docs, profile)
     spaced = row_sums(tokens.rows, ((tokens.flags & ALPHA) > 0) & ~inside)
     alphas = spaced + row_sums(tokens.rows, inside) / per_word

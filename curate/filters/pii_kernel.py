@@ -45,9 +45,9 @@ def _room(array, n):
 
 @njit(nogil=True)
 def _skip(data, i, stop, kinds):
-    """Return the first position from i on whose byte is in `kinds` (bool[256]), or `stop`. This
-    loop has a function of its own: it would be slower in a caller that assigns new arrays, since
-    numba would count references in the loop."""
+    """Return the first position from i on whose byte is in `kinds` (bool[256]), or `stop`. Written
+    in a caller that assigns new arrays, this loop is slower: numba counts references in the
+    loop."""
     at, end = np.uint64(i), np.uint64(stop)
     while at < end and not kinds[data[at]]:
         at += _ONE

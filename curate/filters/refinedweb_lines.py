@@ -57,8 +57,8 @@ def _space_before(data, i, a):
 
 @njit(nogil=True)
 def cut_anywhere(data, a, z, patterns, wild, mark, base):
-    """Mark all matches of patterns in data[a:z] with ANYWHERE in `mark`; return their number. A
-    white space before a match is marked too. mark[i - base] is for data[i]."""
+    """Mark all matches of patterns in data[a:z], with a white space before each; return their
+    number. mark[i - base] marks data[i]."""
     text, at, begins = patterns
     cuts = 0
     after = a  # where the last cut ended
@@ -131,10 +131,9 @@ def _pattern_at_edge(rule, line, first, size, patterns, wild, low, high):
 @njit(nogil=True)
 def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wild, most, low, high):
     """Mark the match of a pattern at the end (`rule` END) or start (START) of the short line
-    data[a:z]; return True if found. If `edited`, some bytes of the line are marked already. Then
-    only its unmarked bytes are searched, and only if they have at most `most` words. `line` and
-    `where` are scratch memory. White space is ignored at the line's start if `low`, at its end if
-    `high`."""
+    data[a:z]; return True if found. If `edited`, only bytes not marked yet are searched, and only
+    if these have at most `most` words. `line` and `where` are scratch memory. White space is
+    ignored at the line's start if `low`, at its end if `high`."""
     if not edited:
         start, end = _pattern_at_edge(rule, data, a, z, patterns, wild, low, high)
         for i in range(start, end):

@@ -379,9 +379,9 @@ def _row_words(text, n, r, kinds, step, kind, ending, link, size, whole, seen, h
 @njit(cache=True, nogil=True)
 def find_words(data, start, end, kinds, step, kind, ending, link, size, whole):
     """Find the patterns in data[start[r]:end[r]] of each row r. Return (row: int64[hits], pattern:
-    int32[hits]), each pattern once per row. If `whole`, match words, otherwise subwords. `kinds`
-    has the kind of each code point, such as LETTER. `step`, `kind`, `link` and `size` are fields of
-    the class Automaton; `ending` is the field `pattern` of this class."""
+    int32[hits]), each pattern once per row. If `whole`, match words, otherwise subwords. `kinds` is
+    the kind of each code point; `step`, `kind`, `pattern` (here `ending`), `link` and `size` are of
+    an Automaton."""
     rows = np.empty(64, np.int64)
     patterns = np.empty(64, np.int32)
     total = np.int64(0)

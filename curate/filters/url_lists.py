@@ -1,7 +1,6 @@
-"""Block lists in memory: sorted 64-bit hashes, 8 bytes per entry. Parts of folded (normalized) URLs
-are looked up in them. With a million entries, about one look-up in 10^13 matches another text's
-hash by chance. The reason that is recorded for a dropped document names the matching part of its
-URL."""
+"""Block lists in memory: sorted 64-bit hashes, 8 bytes per entry, to look up normalized URLs. With
+a million entries, about one look-up in 10^13 matches another text's hash by chance. The reason that
+is recorded for a dropped document names the matching part of its URL."""
 
 from __future__ import annotations
 

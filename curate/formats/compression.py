@@ -423,9 +423,8 @@ def members(
 
 
 def first_member(file: BinaryIO, codec: str, within: int = 64 << 20) -> int | None:
-    """Return the offset of the first member that decodes after a damaged start, or None. The search
-    begins at byte 1. None is also returned if there are no magic bytes in the first `within` bytes
-    (a number) after leading NULs."""
+    """Return the offset of the first member after byte 0 that decodes, or None. None is also
+    returned if the first `within` (a number) bytes after leading NULs have no magic bytes."""
     source = Source(file)
     begin = source.after_nuls(0)
     start = source.find(MAGIC[codec], begin, begin + within)
@@ -514,9 +513,8 @@ class _Chain:
             return bad.truncated and begins[:5].upper() == b"WARC/", member.end - at
 
     def _verbatim(self, start: int) -> set[bytes]:
-        """Return the first 32 bytes of each place that looks like a member (begins with the magic
-        bytes) in the decoded content of the member at `start`. They show `resume` an archive in an
-        archive."""
+        """Return the first 32 bytes from each occurrence of the magic bytes in the decoded content
+        of the member at `start`."""
         needles: set[bytes] = set()
         tail = b""
         try:

@@ -147,8 +147,7 @@ def read_rows(
     columns: Columns,
     quote: str = "auto",
 ) -> Iterator[Event]:
-    """Yield a document, damage or skipped header for each row. A row of over `limit` bytes is
-    damage."""
+    """Yield a document, damage or skipped header per row. A row of over `limit` bytes is damage."""
     damage = NewDamage()
     head, chunks, encoding = beginning(file, codec, damage)
     numbered = lines(chunks, 0, None, limit, damage)

@@ -396,8 +396,7 @@ def carried_columns(
 ) -> dict[str, str]:
     """Return {name: type} of all columns that llmcurate does not know. The column `extra`, for
     values that do not fit their column, is added if a file is JSONL or CSV or a column has several
-    types. The set `own` receives the names that have a dot, like those of scores, but are not names
-    of scores of an earlier run."""
+    types. Names with a dot, other than scores of an earlier run, are added to the set `own`."""
     kinds: dict[str, str | None] = {}
     wider: set[str] = set()  # columns of more than one type
     extra = any(file.format == "csv" for file in files)

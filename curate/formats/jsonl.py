@@ -148,8 +148,8 @@ def read_lines(
     kinds: dict[str, str],
     columns: Columns = Columns(),
 ) -> Iterator[Event]:
-    """Yield the documents and damage (events) of the lines that start in [start, end). A line of
-    over `limit` bytes is yielded as a rejected row."""
+    """Yield the events (documents, damage) of lines that start in [start, end). A line of over
+    `limit` bytes yields a rejected row."""
     damage = NewDamage()
     numbered, encoding = _numbered(file, codec, start, end, limit, damage)
     for offset, line, size in numbered:

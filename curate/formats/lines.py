@@ -30,9 +30,8 @@ def ignore_damage(offset: int, what: str) -> None:
 
 class Held:
     """A buffer for the line or object that is being read. A line or object of over `limit` bytes is
-    not kept. Of a series of NULs, at most 64 are kept for `flush`, which removes them. `flush`
-    yields the content, begins the next line or object, and calls `on_corrupt` with the offset of
-    NULs that `flush` removed."""
+    not kept. `flush` yields the content, begins the next line or object, and calls `on_corrupt`
+    with the offset of NULs that `flush` removed. Until then, at most 64 NULs in a row are kept."""
 
     def __init__(self, limit: int, on_corrupt: Callable[[int, str], object], begin: int = 0):
         self.limit, self.on_corrupt, self.begin = limit, on_corrupt, begin

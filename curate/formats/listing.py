@@ -59,10 +59,9 @@ class InputFile:
         return FORMATS[self.format].pages and not is_text
 
     def now(self) -> tuple[str, str]:
-        """Return the file's present (state, stamp), for comparison with these fields. At a URL, the
-        stamp is the recorded one. If the file is on a web server, or fetched from one, only the
-        size in the state is present, and the tag is the recorded one. Raises OSError if the file no
-        longer exists."""
+        """Return the file's present (state, stamp). At a URL, the stamp is the recorded one. If the
+        file is on a web server, or fetched from one, only the size in the state is current. Raises
+        OSError if the file no longer exists."""
         fs, path = file_system(self.path)
         stored = Stored.of(fs, path)
         if self.url:  # fetched: `state` has the server's tag, `stamp` the digest of the content
@@ -452,8 +451,8 @@ def _documents_of(fs: Any, root: str) -> str:
 
 
 def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
-    """Return (files, runs, errors) below a folder: paths of files, output folders of llmcurate
-    (runs), and errors of reading folders. Hidden files and the files in runs are left out."""
+    """Return (files, runs, errors) below a folder. `runs` are output folders of llmcurate, whose
+    files are left out, like hidden files."""
     errors: list[OSError] = []
     if _is_local(fs):
         names = sorted(_walk(root, errors))

@@ -34,9 +34,9 @@ from llmcurate.base.errors import RunFailed
 
 @dataclass
 class Batch:
-    """Documents for the steps, documents refused by the reader, and a table from which the ids of
-    both groups are made. The table has, for example, each document's slice (part of an input file)
-    and number in the slice."""
+    """Documents for the steps, documents refused by the reader, and a table to make the ids of
+    both. The table has each document's slice (part of a file) and number in the slice, for
+    example."""
 
     docs: Documents
     refused: Documents | None
@@ -45,11 +45,10 @@ class Batch:
 
 @dataclass
 class Account:
-    """Counts from reading a partition. A carried column is an input column that llmcurate only
-    copies.
+    """Counts from reading a partition. Carried columns are input columns unknown to llmcurate.
 
     - `passed_over`: the documents outside the share that is read.
-    - `documents`: the number of all documents in each slice (part of an input file).
+    - `documents`: the number of all documents in each slice.
     - `left_out`: for each carried column, the values that became null.
     - `misfits`: for each carried column, the values that were moved to `extra`.
     - `compared`: the documents whose digest was checked; `differing`: those that differ, by file.

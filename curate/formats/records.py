@@ -143,8 +143,8 @@ class Runs:
         return True
 
     def fill(self, size: int) -> bool:
-        """Make `size` bytes available from buf[pos] on. Return False if fewer bytes are left in the
-        present run (unbroken stretch)."""
+        """Make `size` bytes available from buf[pos] on; return False if the current run has
+        fewer."""
         while len(self.buf) - self.pos < size:
             if not self.more():
                 return False

@@ -671,8 +671,9 @@ class _Search:
 
 @dataclass(frozen=True)
 class Target:
-    """The target of the search: a weighted sum of bits per byte. A document's nats and bytes are
-    multiplied by `scale`. So in sums, an evaluation text counts by its weight, not its size."""
+    """The target of the search: a weighted sum of bits per byte. `scale` multiplies the nats and
+    bytes of each document, so that the bytes of each evaluation text add up in proportion to the
+    text's weight. Nats per byte over all documents then count a text by its weight."""
 
     weights: np.ndarray  # float64[documents]
     by_text: dict[str, np.ndarray]  # text -> weights if it alone is the target

@@ -141,8 +141,9 @@ def _products(matrix: np.ndarray, rows: np.ndarray, vector: np.ndarray) -> np.nd
 
 def walk(matrix: np.ndarray, leaf: int = LEAF) -> np.ndarray:
     """Return int64[rows]: an order of all rows in which similar rows are adjacent. `matrix` is
-    int16[rows, dimensions], vectors of equal length. Among equally similar rows the one with the
-    lowest number comes next."""
+    int16[rows, dimensions], vectors of equal norm. Sets of more than `leaf` rows are halved by
+    similarity. In a smaller set, the row most similar to the last row comes next; among equally
+    similar rows, this is the row with the lowest number."""
     path = np.empty(len(matrix), np.int64)
     pending, done = [np.arange(len(matrix))] if len(matrix) else [], 0
     while pending:

@@ -1,19 +1,20 @@
 """Measure the sources of a mix: read them once, and choose the documents of each epoch.
 
 Reading writes one small row per document to a parquet file: stratum (number of a group and score
-bucket), key, size, bytes and hash of the text. So choosing documents needs no memory of the corpus.
+bucket), key, size, bytes and hash of the text. So documents are chosen without the texts in memory.
 The decoded documents also go to disk, so writing the mix does not read the sources again. Sizes are
 tokens, bytes or documents. Tokens are counted by a tokenizer, or read from token shards made with
 that tokenizer; without a tokenizer they are estimated as bytes / 4.
 
 The repetitions and positions of a document depend only on seed, source and id. An epoch is all
-documents of a source once, ordered by 64-bit keys. A source with E epochs places the copy of epoch
-e with key k, as a fraction in [0, 1), at (e + k) / E of the mix. So an epoch is complete before the
-next one begins. The first four bits of a key are the same in every epoch, the others are drawn
-anew. So a document stays in the same sixteenth of each epoch, and its repetitions are at least
-15/16 of an epoch apart, but its neighbours change from epoch to epoch. A partial epoch takes the
-documents with the smallest keys. All sources are interleaved in this way, so each keeps its share
-in every stretch of the mix, up to the noise of a random order.
+documents of a source once, ordered by 64-bit keys. If a source has E epochs, a document's copy in
+epoch e (from 0) is placed at (e + k) / E of the mix, where k is the document's key in this epoch,
+as a fraction in [0, 1). So an epoch is complete before the next one begins. The first four bits of
+a key are the same in every epoch, the others are drawn anew. So a document stays in the same
+sixteenth of each epoch, and its repetitions are at least 15/16 of an epoch apart, but its
+neighbours change from epoch to epoch. A partial epoch takes the documents with the smallest keys.
+All sources are interleaved in this way, so each keeps its share in every stretch of the mix, up to
+the noise of a random order.
 """
 
 from __future__ import annotations
@@ -363,8 +364,8 @@ class PartialEpoch:
 
     def last(self, number: np.ndarray, key: np.ndarray) -> np.ndarray:
         """Return bool[rows]: True for a document in the incomplete last epoch of its stratum.
-        `number`: int64[rows] are the strata, `key`: uint64[rows] the documents' keys in that
-        epoch."""
+        `number` is int64[rows], each document's stratum. `key` is uint64[rows], each document's
+        sort key in that epoch (keys differ from epoch to epoch)."""
         taken = key < self.chosen.cut[number]
         if self._ties.any():
             for row in np.flatnonzero((key == self.chosen.cut[number]) & (self._ties[number] > 0)):

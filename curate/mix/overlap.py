@@ -93,7 +93,8 @@ class BandKeys:
         self._bands.write(pa.table(table, schema=BANDS))
 
     def close(self, failed: bool = False) -> None:
-        """Finish the file with band keys from sources' indexes. If `failed`, discard the file."""
+        """Add the band keys (hashes that near-duplicates share) from the sources' indexes to the
+        file, and close the file. If `failed`, discard the file."""
         for writer in self._ids.values():
             writer.close(failed)
         done = False

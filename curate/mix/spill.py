@@ -1,12 +1,12 @@
 """Rows on disk: they are appended in blocks, and any number of blocks is read back as one table.
 
 Texts are stored in one file exactly as in memory, so blocks that are read together form one array
-without a copy. The other columns are stored in a second file as Arrow messages. Memory holds one
-run of rows and the positions of the blocks.
+without a copy. The other columns are stored in a second file as Arrow messages. Memory holds the
+write buffers, the blocks that each thread read last, and the positions of all blocks.
 
 Where the system allows, files bypass the page cache: cached pages that nobody reads again would
-cost more than the disk (3 s of CPU per GB in a virtual machine whose memory is not yet backed) and
-would evict pages that other programs need.
+cost more than the disk (3 s of CPU per GB in a virtual machine to which the host has not yet given
+the memory) and would evict pages that other programs need.
 """
 
 from __future__ import annotations

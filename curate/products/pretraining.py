@@ -264,9 +264,10 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         return self.model if "model" in self.model_fields_set else None
 
     def _budget(self) -> RunBudget | None:
-        """Return the budget (time, tokens or depth) from which the run's settings are computed. The
-        default is a time. Without a budget, return None if the user gives steps, stages, the plan
-        of another run or a model, or if the data are JSONL records."""
+        """Return the budget from which the run's settings are computed: the time, tokens or depth
+        that the user gives. If the user gives none of these, the budget is a default time. It is
+        None instead if the user gives steps, stages, the plan of another run or a model, or if the
+        data are JSONL records."""
         given = self.model_fields_set
         budget = RunBudget(time=self.time, tokens=self.tokens, depth=self.depth)
         other = budget != RunBudget() or self._chosen_model is not None
@@ -392,8 +393,8 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
 
     def resolved(self) -> dict[str, Any]:
         """Return the settings to write to the recipe in OUT (the output folder). With a budget or
-        another run's plan, these are only the settings that the user gave, and the time of the
-        budget."""
+        another run's plan, these are only the settings that the user gave. With a budget, the
+        setting `time` is added, because it may be the default."""
         whole, budget = super().resolved(), self._budget()
         if budget is None and self.plan is None:
             return whole

@@ -44,8 +44,9 @@ class Scrubbed:
 
 
 def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scrubbed:
-    """Remove the texts of some documents from earlier runs: rejected documents that `removals`
-    names, documents with an id in `held` (removed from a corpus), and duplicates of both."""
+    """Remove the texts of forgotten documents from earlier runs: rejected documents that `removals`
+    names, documents whose ids are in `held`, and duplicates of all these documents. `held` has the
+    ids of documents that were removed from the corpus."""
     scrubbed = Scrubbed()
     searched: set[str] = set()
     for run in runs:

@@ -22,9 +22,9 @@ NEW_HOME = "use another HOME, or rebuild this one from all its inputs with --reb
 
 
 def check(recipe: Recipe) -> str | None:
-    """Return a line that names settings that a refresh overrides (it keeps the duplicate that
-    arrived first), or None without such settings. Raise UsageError for a recipe that a refresh
-    cannot run."""
+    """Return a line that names the settings on which duplicate to keep that a refresh ignores: a
+    refresh keeps the duplicate that arrived first. Return None if the recipe has no such setting.
+    Raise UsageError for a recipe that a refresh cannot run."""
     if recipe.read.limit is not None:
         raise UsageError(
             "refresh reads all new documents: remove `read.limit` from the recipe (`read.share`"
@@ -50,8 +50,9 @@ def check(recipe: Recipe) -> str | None:
 
 
 def incremental(recipe: Recipe, runs: list[Path]) -> Recipe:
-    """Return a recipe with only the steps on documents. Its dedup steps compare with the runs in
-    the folders `runs`, the oldest first."""
+    """Return the recipe without inputs and products (such as tokenizers), only with the steps that
+    filter, edit or deduplicate documents. Its dedup steps compare with the runs in the folders
+    `runs`, the oldest first."""
     earlier = [str(run.resolve()) for run in runs]
     steps = [s.arriving(earlier) if isinstance(s, CorpusStep) else s for s in recipe.document_steps]
     return replace(recipe, steps=tuple(steps), input=())

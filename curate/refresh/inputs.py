@@ -95,8 +95,8 @@ class Remote:
         self, name: str, seen: Known, is_known: Callable[[str, str], bool]
     ) -> list[InputFile]:
         """Return the files that an input names, without those for which `is_known(url, state)` is
-        True. `state` is the file's version, such as size and ETag, or "" for a URL not in `seen`,
-        the files of earlier refreshes."""
+        True. `seen` has the files of earlier refreshes. `state` is the file's version, such as size
+        and ETag, or "" if `seen` does not have the URL."""
         files = []
         for wanted in self._wanted[name]:
             if is_known(wanted.url, self.state(wanted.url, seen) if wanted.url in seen else ""):

@@ -85,7 +85,8 @@ class Source:
 
 
 def is_whole(folder: Path) -> bool:
-    """Return True if a snapshot is complete. Its folder is renamed to its final name last."""
+    """Return True if a snapshot is complete: `folder` and its manifest exist. A new snapshot's
+    folder gets its final name last."""
     return folder.is_dir() and manifest_path(folder).is_file()
 
 

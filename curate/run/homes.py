@@ -82,8 +82,9 @@ def runs_that_read(home: Path, name: str) -> list[Path]:
 
 
 def sealed_rows(home: Path, *tables: str) -> Iterator[tuple[str, tuple[Any, ...] | None]]:
-    """Yield (table, row) for each row of the given tables in the file refresh.db of a HOME, without
-    taking a lock. A damaged row is None. Raises sqlite3.DatabaseError if the file is unreadable."""
+    """Yield (table, row) for each row of the given tables in the database refresh.db of `home`, the
+    folder of a refresh (HOME). Takes no lock. A row that differs from its stored digest is None.
+    Raises sqlite3.DatabaseError if the file is unreadable."""
     path = home / FILE
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
         db.text_factory = lambda text: text.decode("utf-8", "replace")

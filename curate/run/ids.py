@@ -129,7 +129,8 @@ def _file(folder: Path, kind: str, number: int) -> Path:
 
 @dataclass(frozen=True)
 class IdTask(Task):
-    """A task on a group of partitions, or on all ids whose hashes begin with the same bits."""
+    """A task on document ids: for some functions, the ids of a group of partitions; for others, all
+    ids whose hashes begin with the same bits (a range)."""
 
     folder: Path  # the stage's folder
     first: int  # first partition of the group
@@ -208,8 +209,8 @@ def key_ids(task: IdTask) -> None:
 
 def share_ids(task: IdTask) -> None:
     """Write a list of the documents that may need a new id: those with a repeated id, such as `a`,
-    and those with a repeated id and a number, such as `a~2`, which a repeat of `a` could get too.
-    Ids are compared by hash. Each task reads the hashes with one value of the first bits."""
+    and those with an id such as `a~2`, because a repeat of `a` would be renamed to `a~2`. Ids are
+    compared by hash. Each task reads only the hashes that begin with the bits of its range."""
     keyed = [_file(task.folder, "keyed", number) for number in range(task.last)]
     rows = pa.Table.from_batches(read_slice(keyed, task.part), KEYS)
     with scratch_database(task.folder / f".spill-shared-{task.part:05d}") as db:

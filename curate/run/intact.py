@@ -45,7 +45,8 @@ class Intact:
     ) -> dict[str, str]:
         """Return {path: what is wrong} for the files that differ from their seals (sizes and
         digests). The workers of `engine` compare the files if there are many; if `engine` is None,
-        this process compares them. `most` is the total on the progress line."""
+        this process compares them. `most` is the most files that
+        `files` can have, shown as the total on the progress line."""
         store, differences = current(), dict[str, str]()
 
         def in_mirror() -> Iterator[tuple[Path, Seal]]:

@@ -78,7 +78,7 @@ class MapStage:
 
 @dataclass
 class ProductStage:
-    """A product, with the numbers of the earlier products from which it is made."""
+    """A product, with the index of each earlier product from which it is made."""
 
     index: int
     key: str

@@ -309,8 +309,9 @@ class Outcome:
     def _language(self, read: int) -> str:
         """Return text on languages if a language step dropped more documents than any other step,
         else "". If more than half of the `read` documents were dropped because they are in one
-        language, the text says that the input is mostly in it. If not, the text has the numbers of
-        dropped documents in the languages most frequent among these."""
+        language, the text says that the input is mostly in this language. In all
+        other cases, the text gives the number of dropped documents for each of the three languages
+        with the most."""
         step = next((row.step for row in self._by_dropped()), "")
         if step.partition("#")[0] != "language":
             return ""
@@ -502,9 +503,9 @@ def driver_costs(outcome: Outcome) -> DriverCosts:
 
 
 def write_corrupt(outcome: Outcome) -> None:
-    """Write OUT/corrupt.jsonl, a list of unreadable places in the input. A partition's first
-    hundred places have an entry each. The other places of a file have one entry together: the first
-    of these places, and how many there are."""
+    """Write OUT/corrupt.jsonl, a list of unreadable places in the input. The first
+    hundred places of a partition have an entry each. The further places of the partition have one
+    entry per file: the first of these places in the file, and how many there are."""
     target = outcome.out / "corrupt.jsonl"
     if not outcome.plan.stages:
         return  # written by the product that read the input

@@ -446,15 +446,15 @@ class Stages:
 
     def decides_in_worker(self, stage: MapStage, engine: Engine) -> bool:
         """Return True if a worker decides which documents are removed after the stage. This holds
-        if there is one partition, no earlier corpus, and a local engine. The worker has already
-        loaded the kernels (compiled functions)."""
+        if there is one partition, no earlier corpus, and a local engine. The worker decides because
+        it has already loaded the kernels (compiled functions)."""
         step = stage.sketch
         alone = step is not None and not step.earlier()
         return alone and self.parts == 1 and getattr(engine, "here", False)
 
     def seals(self, stage: MapStage) -> dict[str, Seal]:
-        """Return {path: seal (size, digest)} for the files of a stage's index, as recorded in the
-        ledger."""
+        """Return {path: seal (size, digest)} for the files of a stage's index (data on documents,
+        for later runs to compare with), as recorded in the ledger."""
         folder, workdir = stage_folder(self.out, stage.folder_name), self._workdir(stage)
         seals: dict[str, Seal] = {}
         for part, result in self.ledger.results(stage.sketch_key, Sketched):

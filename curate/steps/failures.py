@@ -70,7 +70,8 @@ def failing(label: str, where: Callable[[], str] = str) -> Iterator[None]:
 
 def on_batch(label: str, call: Callable[[Documents], Any], docs: Documents) -> Any:
     """Return the result of `call` for a batch. Raise UnexpectedError if the call fails or does not
-    return one row per document. The message names a document that fails alone, if there is one."""
+    return one row per document. The message names a document on which the call
+    fails even if no other document is passed, if there is one."""
 
     def answer(docs: Documents) -> Any:
         answered = call(docs)

@@ -2,9 +2,9 @@
 
 NFKC_Casefold (Unicode Standard, section 3.13, R5; UAX #31) folds case and compatibility forms, such
 as full width, and removes ignorable characters, such as soft hyphens and zero-width spaces. It is
-defined per character, with NFC at the end. To apply NFKC, case folding and the removal to the whole
-text gives the same result, except that a Greek iota below a letter may change places with accents.
-"""
+defined per character, with NFC at the end. Applying NFKC, case folding and this removal to the
+whole text gives the same result, except that a Greek iota below a letter may change places with
+accents."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def in_form(
 
 
 def texts_in_form(text: pa.LargeStringArray, form: str) -> pa.LargeStringArray:
-    """Return the texts in the form. A null text becomes empty, but stays null in the form `raw`."""
+    """Return the texts in the normal form named `form`. A null text becomes empty, but stays null
+    if `form` is `raw`."""
     if form == "raw":
         return text
     data, offsets = text_buffers(text)

@@ -53,8 +53,8 @@ def decode(
     2. UTF-16 if NULs show this, ISO-2022-JP if escapes do. Rule 3 would take both for UTF-8.
     3. UTF-8 if the bytes are valid UTF-8 apart from some damage, whatever is declared: many servers
        declare iso-8859-1 for every page, and other text is rarely valid UTF-8.
-    4. The encoding that the header declares, or else the bytes. A declared utf-8 is ignored if most
-       bytes beyond ASCII are not valid UTF-8.
+    4. The encoding that the header declares, or else the one declared in the bytes. A declared
+       utf-8 is ignored if most bytes beyond ASCII are not valid UTF-8.
     5. The encoding that chardetng finds. An encoding usual for the page's `lang` is preferred if
        the text then has more letters of that language.
 
@@ -126,8 +126,8 @@ def utf_32_in(payload: bytes) -> str | None:
 
 def utf_16_in(payload: bytes) -> str | None:
     """Return utf-16le or utf-16be if the bytes begin with its byte order mark, or have NULs where
-    such a text has its high bytes. In the second case, the high bytes must also have few different
-    values, or many of the low bytes must not be printable ASCII."""
+    UTF-16 text has its high bytes. Without a mark, one of two further signs is required: few
+    different values or many NULs in the high bytes, or enough low bytes beyond printable ASCII."""
     if marked := next((name for mark, name in BOMS[1:] if payload.startswith(mark)), None):
         return marked
     head = payload[:_HEAD]
@@ -185,8 +185,8 @@ def _of_meta(attributes: str) -> str | None:
 
 
 def _not_utf_16(label: str | None) -> str | None:
-    """Return a declared label if it is known, else None. For UTF-16 return utf-8: in a page that is
-    really UTF-16, the search for declarations would not have found the label."""
+    """Return a declared label if it is known, else None. For UTF-16 or UTF-32 return utf-8: the
+    search for labels reads ASCII, so it finds none in a page that is really UTF-16 or UTF-32."""
     encoding = encoding_of(label)
     if encoding in UTF:
         return "utf-8"

@@ -162,5 +162,6 @@ _HUGE = re.compile(r"&#[0-9]{4000,};?")  # Python reads numbers of at most 4300 
 
 
 def unescape(text: str) -> str:
-    """Return `html.unescape` of a text, with U+FFFD for numbers for which it raises an error."""
+    """Return `html.unescape` of a text, with U+FFFD for character references of 4000 or more
+    digits, for which it may raise an error."""
     return html.unescape(_HUGE.sub("\ufffd", text))

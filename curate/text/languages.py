@@ -181,7 +181,7 @@ AUTO, NONE, ESTIMATE = "auto", "none", "estimate"
 class Profile:
     """The profile of a language.
 
-    - `name`: its code in the file.
+    - `name`: the language's code in the file of profiles.
     - `clusters`: the mean number of grapheme clusters per word in a script without spaces, else 0.
     - `stop_words`: the most frequent words.
     - `end_marks`: the characters that end sentences, with closing quotes; empty if it has none.

@@ -33,8 +33,8 @@ def begin_words(
     cuts: np.ndarray, start: np.ndarray, end: np.ndarray, inside: np.ndarray
 ) -> np.ndarray:
     """Return bool[tokens]: True for a token that begins a word. `inside` (bool[tokens]) is True for
-    grapheme clusters of scripts without spaces. Such a token continues the word of such a token
-    before it, unless a cut or other bytes are between the two. `cuts` (int64[]) are the positions
+    grapheme clusters of scripts without spaces. Two clusters in a row are in the same word, except
+    where a cut or other bytes are between them. `cuts` (int64[]) are the positions
     at which a dictionary divides the text; `start` and `end` (int64[tokens]) are byte positions."""
     begins = np.ones(len(start), np.bool_)
     is_cut = cuts[np.minimum(np.searchsorted(cuts, start), len(cuts) - 1)] == start

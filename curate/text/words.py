@@ -49,7 +49,8 @@ UNSPACED = (
 class Words:
     """The words of a batch. `rows` (int64[rows + 1]): the index of each row's first word. `start`,
     `end` (int64[words]): byte positions. `hash` (uint64[words]): of the lower-case word. `chars`
-    (int32[words]): code points. `flags` (uint8[words]): HAS_LETTER | HAS_DIGIT | IS_CLUSTER."""
+    (int32[words]): code points. `flags` (uint8[words]): HAS_LETTER | HAS_DIGIT | IS_CLUSTER
+    (the word is a grapheme cluster of a script without spaces)."""
 
     rows: np.ndarray
     start: np.ndarray

@@ -79,9 +79,9 @@ def _of_module(module: str, content: bytes, word: str) -> Iterator[Declared]:
 
 
 def _first_word(node: ast.stmt, call: ast.Call) -> str:
-    """Return the word after `llmcurate` that runs the function `node`: the group of the command
-    (`dedup` for `dedup_app`), the NAME in `@app.command(NAME)` or `@command(app, SETTINGS, NAME)`,
-    or the name of the function."""
+    """Return the first word after `llmcurate` in the command that the function `node` defines: the
+    group of the command (`dedup` for `dedup_app`), the NAME in `@app.command(NAME)` or
+    `@command(app, SETTINGS, NAME)`, or the name of the function."""
     is_method = isinstance(call.func, ast.Attribute)
     owner = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0]
     group = ast.unparse(owner)

@@ -163,10 +163,10 @@ def members_of(kind: Any, *, lists: bool = False) -> tuple[Any, ...]:
 
 
 def kinds_of(member: Any) -> tuple[str, ...]:
-    """Return the values of the setting ``kind`` that select the dataclass ``member``. These are
-    listed in its class attribute ``kinds``; a class without this attribute has the values that its
-    field ``kind`` may have, and () without such a field. In a class with ``kinds``, the method
-    ``of_kind`` returns the dataclass to use for a value."""
+    """Return the values of the setting ``kind`` that select the dataclass ``member``: its class
+    attribute ``kinds``. If the dataclass has no ``kinds``, return the values that the type of its
+    field ``kind`` allows, or () if there is no such field either. In a class with ``kinds``, the
+    method ``of_kind`` returns the dataclass to use for a value."""
     own: tuple[str, ...] = typing.get_args(_hints(member).get("kind"))
     kinds: tuple[str, ...] = vars(member).get("kinds", own)
     return kinds

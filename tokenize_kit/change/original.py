@@ -300,8 +300,8 @@ def space_of(form: CharBpe) -> str:
 
 def ids_of(original: Original) -> dict[Key, int]:
     """Return {key: id} for all keys of all tokens (see `keys_of`). A byte-fallback token has two
-    keys. If tokens share a key, its id is that of the first token with the key as first key, or of
-    the first token with the key as second key if it is no token's first key."""
+    keys. If tokens share a key, the dict has the id of the first token whose first key it is. If
+    it is only a second key, the dict has the id of the first token with this second key."""
     ids: dict[Key, int] = {}
     keys = keys_of(original)
     for turn in range(2):

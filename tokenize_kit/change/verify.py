@@ -61,8 +61,8 @@ class Reading:
 
 
 def by_tokenizers(encoder: Encoder, added: tuple[Added, ...]) -> Reading:
-    """Return functions to encode and decode as the library `tokenizers` does. `encoder` encodes,
-    but the library itself decodes and encodes texts in which special tokens are matched."""
+    """Return functions to encode and decode as the library `tokenizers` does. `encoder` encodes
+    ordinary text. The library itself matches special tokens in text, and decodes."""
     tokenizer = encoder.tokenizer
 
     def parse(texts: list[str]) -> list[list[int]]:
@@ -178,11 +178,12 @@ def losses(before: Reading, after: Reading) -> dict[str, list[Added]]:
 @dataclass
 class Comparison:
     """Counts from comparing a tokenizer with its conversion on texts. lost: added tokens that lost
-    a flag, such as lstrip; scores: a Unigram's, to find ties if one of the two is SentencePiece;
-    unknown: the id of unknown characters, which every library decodes in its own way; ties: texts
-    that the two split differently but equally well (SentencePiece adds scores in float32, so
-    rounding decides); explained: texts that differ and have a token of `lost`; decoded: texts
-    decoded by both; undecoded: a phrase on the first text that the two decode differently."""
+    a flag, such as lstrip; ties: texts that the two tokenizers split differently but equally well
+    (SentencePiece adds scores in float32, so rounding decides); scores: the scores of a Unigram's
+    tokens, to find ties if one tokenizer is SentencePiece; unknown: the id of unknown characters,
+    which every library decodes in its own way; explained: texts with different ids that contain a
+    token of `lost`; decoded: texts decoded by both; undecoded: a phrase on the first text that the
+    two tokenizers decode differently."""
 
     lost: Iterable[Added] = ()
     scores: np.ndarray | None = None
@@ -198,8 +199,9 @@ class Comparison:
     ) -> int:
         """Encode texts with both tokenizers, decode the ids, and return the number of texts. If
         `parsed` is True, special tokens are matched too. The ids of a text may differ if the text
-        has a token of `lost`, or if the ids of both tokenizers have the same sum of scores (a tie).
-        Raises CannotHold for the first text with any other difference."""
+        has one of the tokens `lost` (added tokens that lost a flag), or if the ids of both
+        tokenizers have the same sum of scores (a tie). Raises CannotHold for the first text with
+        any other difference."""
         texts = 0
         for data, offsets in batches:
             rows, new = (
@@ -289,9 +291,9 @@ def _batches(texts: list[str]) -> Iterator[Buffers]:
 
 def tied_texts(form: Form) -> list[str]:
     """Return test texts for pieces that share a score or can overlap a copy of themselves, like
-    `aa` in `aaa`. SentencePiece's BPE merges such pieces from left to right. A list of merges, each
-    with its own rank, cannot always do so. Each text is a random sequence of pieces with the same
-    score and of the characters in these pieces."""
+    `aa` in `aaa`. SentencePiece's BPE merges such pieces from left to right. A conversion to a list
+    of merges, each with its own rank, cannot always keep this order. Each text is a random sequence
+    of pieces with the same score and of the characters in these pieces."""
     if not isinstance(form, Pieces) or form.kind == "unigram":
         return []
     tied: dict[float, list[str]] = {}

@@ -379,7 +379,7 @@ class Encoder:
 
     @property
     def can_settle(self) -> bool:
-        """True if `encode_settled` may encode the beginning of a text, False if it never does."""
+        """True if `encode_settled` can encode the first bytes of some texts, False if of none."""
         return self.reason is None and not self._added
 
     def encode_settled(self, data: np.ndarray) -> tuple[np.ndarray, int]:

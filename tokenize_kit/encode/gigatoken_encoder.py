@@ -40,8 +40,8 @@ LEAST, GROWTH = 32 << 20, 256 << 20
 @cache
 def latin_table() -> np.ndarray:
     """Return the table by which normalize.find_odd finds texts not to be given to gigatoken:
-    uint8[0x110000], 0 for ASCII and for those characters in the ranges _LATIN that are assigned, no
-    marks or numbers, and not changed by NFC; ODD for all other characters."""
+    uint8[0x110000]. It is 0 for ASCII and for the assigned characters in the ranges _LATIN, without
+    marks, numbers and characters that NFC changes; ODD for all other characters."""
     table = np.full(0x110000, ODD, np.uint8)
     for point in (point for bounds in _LATIN for point in range(*bounds)):
         letter = chr(point)

@@ -7,8 +7,9 @@ a symbol, the longest key of the precompiled normalizer, which it replaces; else
 (sentencepiece, src/normalizer.cc, Normalizer::NormalizePrefix).
 
 The precompiled normalizer is a blob: the size of an array in bytes (uint32), the array, and
-replacements that each end in NUL. The array is a trie as in darts-clone. Its elements have a
-label, an offset to children (by exclusive or), and perhaps a leaf with a replacement's position.
+replacements that each end in NUL. The array is a trie as in darts-clone. An
+element has a label (a byte), an offset and a mark if a key ends there. Its index xor the offset is
+the index of its leaf, which holds a replacement's position; this xor a byte is that of a child.
 """
 
 from __future__ import annotations
@@ -83,9 +84,10 @@ def _clusters() -> np.ndarray:
 
 def cluster_table(single: dict[int, bytes], *, white: bool) -> np.ndarray:
     """Return the table by which `find_odd` finds texts that the library `tokenizers` must
-    normalize: uint8[0x110000], by code point: ODD if a text with this character is such a text, 1
-    if the character may join the one before, like an accent, else 0. single: the normalizer's {code
-    point: replacement}; white: True if later steps distinguish other white space from spaces."""
+    normalize: uint8[0x110000], by code point. ODD: the library must normalize each text with this
+    character; 1: the character may join the one before, like an accent; 0: all others. single: the
+    normalizer's {code point: replacement}; white: True if later steps distinguish other white space
+    from spaces."""
     table = _clusters().copy()
     bad = "\u2581" + (_WHITE if white else "")
     table[[ord(character) for character in bad if ord(character) not in single]] = ODD

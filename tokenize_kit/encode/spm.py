@@ -72,9 +72,9 @@ _MOST_NESTED = 64  # user-defined symbols that begin with one another; the libra
 
 
 class SpmEncoder:
-    """An encoder with the ids of the sentencepiece library. reason: the reason for which the
-    library encodes. It is None if our kernels encode; then threads may share the encoder. The
-    encoder cannot encode a text in parts, nor choose ids at random."""
+    """An encoder with the ids of the sentencepiece library. reason: why the library encodes and our
+    kernels cannot, or None if our kernels encode. Threads may share the encoder only if `reason` is
+    None. The encoder cannot encode a text in parts, nor choose ids at random."""
 
     can_settle, drawn, encode_settled = False, None, staticmethod(settle_nothing)
 

@@ -140,8 +140,8 @@ def token_of(slots, token_at, data, a, z):
 
 @njit(nogil=True)
 def prefix_ends(slots, data, a, z, ends):
-    """Find all tokens that data[a:z] begins with; write the positions of their ends to `ends`:
-    int64[] and return their number."""
+    """Find all tokens that data[a:z] begins with. Write the position of each token's end to `ends`
+    (int64[]), and return the number of tokens."""
     unit = slots[np.uint64(0)]
     count = 0
     for k in range(a, z):
@@ -297,8 +297,8 @@ def _build_characters(numbers, ends, ids, alphabet):
 
 @njit(nogil=True)
 def number_characters(alphabet, data, a, z, numbers, positions):
-    """Write the numbers of the characters of data[a:z] to numbers: int32[] and their positions,
-    relative to a, to positions: int32[]; return the number of characters."""
+    """Write each character of data[a:z] to `numbers` (int32[]) as its number in `alphabet`, and its
+    position, relative to `a`, to `positions` (int32[]). Return the count of characters."""
     n = np.uint64(0)
     i, end = np.uint64(a), np.uint64(z)
     while i < end:

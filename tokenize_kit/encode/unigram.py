@@ -95,8 +95,8 @@ def make_unigram(
 @njit(nogil=True)
 def best_path(unigram, rounds, work, n, total):
     """Find the best path of n characters; return the sum of its scores, added to `total`. rounds:
-    True if each sum, computed in float64, is rounded to float32, as in SentencePiece. The results
-    equal sums in float32, since float64 has more than twice as many digits."""
+    True if each sum is computed in float64 and then rounded to float32. This gives exactly
+    SentencePiece's sums in float32, since float64 has more than twice as many digits."""
     slots, values, numbers = unigram.slots, unigram.values, work.numbers
     sums, gaps, starts, lasts = work.sums, work.gaps, work.starts, work.lasts
     for k in range(1, n + 1):
@@ -164,10 +164,11 @@ _ALWAYS = np.int64((1 << 32) - 1)
 
 @njit(nogil=True)
 def _safe_below(margin, n, worst):
-    """Return a limit: rounding cannot change a word's path if the absolute sum of scores before the
-    word is lower. Sums smaller than 2**E are rounded by at most 2**(E-25), at most n times on each
-    of two paths; the limit allows twice the total error. margin: how much better the path is than
-    the second-best; n: the word's characters; worst: the largest absolute score."""
+    """Return a limit for the absolute sum of scores before a word. If the sum is below the limit,
+    rounding cannot change the word's path. Sums smaller than 2**E are rounded by at most 2**(E-25),
+    at most n times on each of two paths; below the limit, twice this error is <= `margin`. margin:
+    how much better the path is than the second-best; n: the word's characters; worst: the largest
+    absolute score."""
     return np.int64(min(max(margin * 2.0**22 / n - 2 * n * worst, 0.0), 1e9))
 
 

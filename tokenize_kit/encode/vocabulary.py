@@ -79,10 +79,10 @@ class Vocabulary:
     def with_edges(
         self, begins: bool | None, ends: bool, begin: str | None, end: str | None
     ) -> tuple[Vocabulary, list[str]]:
-        """Return (the vocabulary with its `begin` and `end` set, messages on default choices).
-        begins, ends: True to begin or end documents with a token; begins=None: True if the
-        tokenizer itself begins texts with a token, or `begin` is given; begin, end: tokens to use
-        instead of the tokenizer's. Raises ``UsageError`` for unknown tokens."""
+        """Return (the vocabulary with its `begin` and `end` set, messages on tokens chosen by
+        default). begins, ends: True to put a token at the beginning or end of each document.
+        begins=None: True if `begin` is given or the tokenizer puts a token before a text. begin,
+        end: tokens to use instead of the tokenizer's. Raises ``UsageError`` for unknown tokens."""
         roles = with_tokens(self.roles, self.ids, begin=begin, end=end)
         # If one token both begins and ends documents, the document before already ends in it.
         usual = roles.before == (roles.begin,) and roles.begin not in roles.ends

@@ -128,7 +128,7 @@ def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
 
 @njit(nogil=True, forceinline=True)
 def first_slot(low, high):
-    """Return the slot at which the search for a word begins."""
+    """Return the slot of the cache where the search for a word with the key (low, high) begins."""
     return mix_bits(low ^ (high * _MIX)) & _MASK
 
 
@@ -191,7 +191,7 @@ def crossings(tokens: Iterable[str]) -> Crossings:
 
 @njit(nogil=True, forceinline=True)
 def word_end(data, a, z, crossed):
-    """Return the first position after a that no token in data[a:z] crosses: a place to cut."""
+    """Return the first position after `a` at which data[a:z] may be cut: no token crosses it."""
     at = a
     while True:
         space = data[at] == _SPACE
@@ -288,12 +288,12 @@ def cut_words(data, a, z, crossed, cache, words):
 
 @njit(nogil=True)
 def recall_words(data, a, words, k, count, cache, sums, rounds, total, calm, out, w):
-    """Write the cached ids of words[k:count] to out[w:], up to the first word that has none or
-    whose ids rounding might change. Return (this word's index, or `count`; its start; its slot,
-    free if it is new; the position after the last id; the new `total`). a: the start of words[k];
-    out: has room for two extra ids; rounds: True for a Unigram that sums scores as float32; total:
-    if `rounds`, the sum of scores before a. Rounding might change a word's ids if total's absolute
-    value reaches `calm` or the word's `safe` (see `add_word`)."""
+    """Write the cached ids of words[k:count] to out[w:]. Stop before the first word that is not in
+    the cache, or whose ids might change by rounding. Return (this word's index, or `count`; its
+    start; its slot in the cache, or a free slot; the position after the last id; the new `total`).
+    a: the start of words[k]; out: has room for two extra ids; rounds: True for a Unigram that sums
+    scores as float32; total: if `rounds`, the sum of scores before `a`. Rounding might change
+    a word's ids if total's absolute value reaches `calm` or the word's `safe` (see `add_word`)."""
     slot = np.uint64(0)
     while k < count:
         if words[k, HIGH] == 0:

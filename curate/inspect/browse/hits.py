@@ -19,10 +19,9 @@ _REPEATED = re.compile(r"(top|duplicate)_(\d+)_gram_chars")
 
 
 def hits(text: str, words: str, reasons: Iterable[Reason]) -> list[Span]:
-    """Return the spans (start, end) to mark in a text, in the order of the text and without
-    overlaps. These are the matches of the search `words`. Without a search, they are the places of
-    the phrase or the repeated n-grams of a rule: the first rule in `reasons` that has any in the
-    text."""
+    """Return the spans (start, end) to mark in a text, in order and without overlaps. These are the
+    matches of the search `words`. Without a search, they are the matches of the first rule in
+    `reasons` that has any: of its phrase, or its repeated n-grams."""
     for reason in () if words else reasons:
         phrase = reason.detail if reason.rule == "bad_word" else PHRASES.get(reason.rule)
         repeated = _REPEATED.fullmatch(reason.rule)

@@ -148,8 +148,7 @@ class Library:
     def counts(self, query: Query) -> dict[str, dict[str, int]]:
         """Return {facet: {value: number of documents}}, the most frequent values first. A facet's
         numbers count the documents that match all conditions of the query except the one on this
-        facet. The numbers of the facet `label` (good, bad, none) count all documents of the run
-        instead."""
+        facet. The facet `label` (good, bad, none) counts all documents."""
         facets = {"label": {name: len(self.labels.of(name)) for name in LABELS}}
         facets["label"]["none"] = self.total - len(self.labels.of("none"))
         with self._lock:

@@ -45,9 +45,9 @@ class Rule:
 class Question:
     """A finished run (`corpus`, recipe `was`) and changed settings (`sets`, recipe `now`) for it.
 
-    Lists with one entry per document step are `steps` (its label), `stage` (its stage's number),
-    `edits` (True if it may change texts) and `resolves` (True if it decides over the whole corpus).
-    A setting whose effect the stored scores do not show is a key of `undecidable`.
+    Per document step, `steps` has its label, `stage` its stage's number, `edits` whether it may
+    change texts, `resolves` whether it decides over the whole corpus. A setting whose effect the
+    stored scores do not show is a key of `undecidable`.
     """
 
     corpus: Corpus

@@ -78,8 +78,8 @@ class DedupChange:
 class Measured:
     """The documents that were run again: all whose result was unknown, or samples of these.
 
-    The arrays have one entry per document of the original run. Each step at which documents begin
-    to be run again has a sample of its own (a stratum).
+    The arrays have one entry per document of the original run. The documents that are run again
+    from the same step on form a stratum. Each stratum is sampled separately.
     """
 
     weights: np.ndarray  # float64[rows]: number of documents for which a document stands
@@ -135,8 +135,8 @@ def measure(
     question: Question, decider: Decider, now: Verdicts, most: int = 0, quiet: bool = False
 ) -> Measured:
     """Run steps again on documents whose verdicts in `now` are incomplete, and enter the results in
-    `now`. Of the documents that must be run again from a step on, at most `most` are drawn; 0 means
-    as many as `SECONDS` allow."""
+    `now`. From each step on, at most `most` more documents are run; 0: as many as `SECONDS`
+    allow."""
     walk = _Walk(question, decider, now, most, quiet)
     walk.go()
     return walk.found
@@ -316,9 +316,10 @@ class _Walk:
         return docs.split()[0]
 
     def _run_changed(self, at: int, step: Step) -> None:
-        """Run a step whose settings changed on all documents that reach it, or a sample of these,
-        because stored scores do not show the effect. If its verdict on a document is that of the
-        original run and the text is not edited, its stored verdicts of later steps are kept."""
+        """Run a step whose settings changed, because stored scores do not show the effect. The step
+        gets all documents that reach it, or a sample of these. If the step's verdict on a document
+        is that of the original run and the step does not edit the text, the stored verdicts of
+        later steps on the document are kept."""
         if step.name == "extract":
             raise Unknown("a run does not store pages")
         if self.docs is not None:
@@ -338,9 +339,10 @@ class _Walk:
         )
 
     def _check_cut_texts(self, at: int, step: Step, table: pa.Table) -> None:
-        """Mark documents for which this step got a text that later steps of the original run had
-        cut. If the step edits texts, all are `open` (undecided). If it only measures, a document is
-        `doubtful` if the old settings decide otherwise on the cut text than in the run."""
+        """Mark documents that this step got with the final, cut text of the original run, because
+        the text before the cuts was not restored. If the step edits texts, all are `open`
+        (undecided). If the step only measures, a document is `doubtful` if the step's old settings
+        give another verdict on the final text than they gave in the original run."""
         table = table.filter(pc.is_in(table[NUMBER], pa.array(self.stored.cut)))
         rows = table[NUMBER].to_numpy()
         if not step.only_measures:
@@ -571,9 +573,9 @@ class _Stored:
 
     def read(self, rows: np.ndarray, at: int) -> pa.Table:
         """Return the documents `rows` as they enter step number `at`, with a column of row numbers.
-        A text that this or a later step edited is restored from the stage's input. It stays the
-        final text if that fails, or if step `at` only measures; the document's row is then in
-        `self.cut`."""
+        If this or a later step edited a text, the text before the edit is restored from the stage's
+        input. If the restoring fails, or if step `at` only measures, the table has the final text
+        instead. `self.cut` lists the rows of the documents with such a final text."""
         places = self.scores.at[rows]
         tables = []
         for path, start, end in zip(self.paths, *zip(*pairwise(self.starts), strict=True),

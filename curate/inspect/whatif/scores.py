@@ -6,9 +6,9 @@ in the run's folder, since reading texts takes longer than everything else.
 
 A step measures every document of its stage (one pass over the documents). So its stored scores show
 which of these documents pass a rule with another threshold. A dropped document has no scores from
-later stages. After the drop, steps that edit texts skip the document, so scores from steps after
-such a step do not count: they are of an unedited text. A document is *unmeasured* if no known
-verdict of a rule drops it, but some verdicts of rules are not known.
+later stages. The later steps of its stage still measure it, but none edits its text. Scores from
+steps after an editing step do not count for it, because they are of the unedited text. A document
+is *unmeasured* if no known verdict of a rule drops it, but some verdicts of rules are not known.
 """
 
 from __future__ import annotations
@@ -247,8 +247,9 @@ class Decider:
     def _known_to(self) -> None:
         """Set arrays with an entry per document: `seen` is the last step that saw the document,
         `until` the last step whose verdict counts. `whole` is True if the verdicts of all steps are
-        known. A dropped document still passes through the steps of its stage, but they do not edit
-        its text: verdicts after a step that edits would be on another text, and do not count."""
+        known. A dropped document still passes through the steps of its stage, but none edits its
+        text. Verdicts of steps after an editing step do not count for the document, because they
+        are on the unedited text."""
         question, last = self.question, len(self.question.steps) - 1
         ends = [max(i for i, s in enumerate(question.stage) if s == t) for t in question.stage]
         until, seen = [last], [last]
@@ -280,8 +281,10 @@ class Decider:
         return by_step
 
     def _trusted(self) -> set[str]:
-        """Return the rules that match the same documents by the stored scores as in the run. Raises
-        UsageError if a changed rule does not (perhaps another version of its step made the run)."""
+        """Return the names of the rules that can be tried with other settings: with the run's
+        settings, the stored scores match exactly the documents that the run recorded for the rule.
+        Raises UsageError if a rule whose settings changed is not among these (perhaps another
+        version of its step made the run)."""
         trusted = set()
         for rules in self._by_step().values():
             masks = self._masks(rules, now=False)

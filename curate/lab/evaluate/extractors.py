@@ -399,8 +399,8 @@ class Evaluation(Findings):
 
     @cached_property
     def differences(self) -> dict[str, Figures]:
-        """The figures of each extractor minus those of the first one. The intervals are from
-        bootstrap samples of sites, the same for both extractors."""
+        """The figures of each other extractor minus those of the first extractor. The intervals are
+        from bootstrap samples of sites. Each sample has the same sites for all extractors."""
         if len(self.steps) < 2:
             return {}
 

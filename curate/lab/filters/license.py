@@ -88,7 +88,10 @@ def _expression(value: object) -> str | None:
 
 @step("license")
 class License(Step):
-    """Keeps documents under chosen licences. The column `name` holds their licence expression."""
+    """Keeps documents under chosen licences.
+
+    Column: `name`, the document's licence expression.
+    """
 
     paper: ClassVar[str] = "SPDX 2.3, annexes D and E; RedPajama-Data-1T (MIT, BSD, Apache)"
     only_measures: ClassVar[bool] = True

@@ -47,7 +47,7 @@ def warnings(sizes: np.ndarray, chars: np.ndarray, long: int, letters: int, all_
 
 @step("oscar")
 class Oscar(Step):
-    """Cuts short lines at both ends of a page, drops pages of short lines and annotates the rest.
+    """Removes short lines at both ends of pages, drops pages of short lines, annotates the others.
 
     Columns: `long_share`, the share of characters in long lines; `warnings`, OSCAR's annotations.
     """

@@ -3,8 +3,8 @@
 Source: Laurençon et al. 2022, section 3.1 and appendix; bigscience-workshop/data-preparation,
 preprocessing/training/01b_oscar_cleaning_and_filtering (parameters_filtering.py, filtering.py). Its
 lists of stop words and flagged words are not included. ROOTS also replaces special spaces by blanks
-and merges repeated separators; these steps do not. ROOTS' last rules, on language and perplexity,
-are the steps `language` and `perplexity`.
+and merges repeated separators; the steps of this module do not. ROOTS' last rules, on language and
+perplexity, are the steps `language` and `perplexity`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LANG = "{lang}"  # placeholder in the path of a list
 
 class Parameters(NamedTuple):
     """The limits of one language in ROOTS' parameters_filtering.py. Shares are from 0 to 1.
-    `pairs`: a separator. Two adjacent words joined by it are also looked up in the lists of stop
-    words and flagged words; None: only single words are."""
+    `pairs` is a separator or None. Single words are looked up in the lists of stop words and
+    flagged words. With a separator, two adjacent words joined by it are looked up too."""
 
     long_word: int  # most characters of a word
     words: int  # fewest words of a document

@@ -3,9 +3,10 @@
 Posts.xml, alone or in the 7z file of its site (`py7zr`), has one `row` per post. Answers may be
 anywhere after their question, so all posts of a file are sorted in a temporary folder, and the file
 is not divided into several partitions (units of parallel work). The text is `Q:`, the title and the
-question, then `A:` and the answer for each answer, by score, as in the Pile (Gao et al. 2020, C.11)
-and RedPajama v1 (data_prep/stack_exchange). Both then select posts by score; a recipe can select
-documents by the columns that this reader adds (COLUMNS). resiliparse turns HTML into text.
+question, then the answers, best score first, each after `A:`, as in the Pile (Gao et al. 2020,
+C.11) and RedPajama v1 (data_prep/stack_exchange). The Pile and RedPajama then select posts by
+score; a recipe can select documents by the columns that this reader adds (COLUMNS). resiliparse
+turns HTML into text.
 """
 
 from __future__ import annotations

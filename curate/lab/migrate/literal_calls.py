@@ -82,9 +82,9 @@ class _Reader:
         self.scopes: list[dict[str, ast.expr | None]] = []
 
     def entries(self, node: ast.AST, known: Container[str]) -> Iterator[tuple[Any, bool]]:
-        """Yield (value, wanted) in the order of the script: for each call of a function in `known`,
-        and for each other entry of a list with such a call. `wanted`: False if the entry is only a
-        name, which callers skip."""
+        """Yield (value, wanted) for calls and list entries, in the order of the script: for each
+        call of a function in `known`, and for each other entry of a list that has such a call as an
+        entry. `wanted` is False if the entry is only a name. Callers skip such entries."""
         stack = [(node, False)]
         while stack:
             node, listed = stack.pop()

@@ -1,5 +1,6 @@
-"""Convert NeMo Curator's configurations to recipes: YAML that lists filters or configures fuzzy or
-semantic deduplication, and Python scripts with filters, modifiers and workflows (docs/migrate.md).
+"""Convert NeMo Curator's configurations to recipes. A configuration is a YAML file that lists
+filters or configures fuzzy or semantic deduplication, or a Python script with filters, modifiers
+and workflows (docs/migrate.md).
 
 Source of rules and defaults: NVIDIA/NeMo-Curator 0.9, nemo_curator/filters, modifiers, modules.
 """

@@ -128,8 +128,8 @@ class Operator:
 
     def value(self, theirs: Theirs) -> Any:
         """Return the value of llmcurate's setting, computed from `theirs`, a setting of this
-        operator in the other tool. Raise UsageError if the operator's value for `theirs` does not
-        have the type of the default of `theirs`."""
+        operator in the other tool. Raise UsageError if the operator gives this setting a value of
+        the wrong type; the right type is that of the setting's default."""
         value = self.values.get(theirs.key)
         if value is None or isinstance(value, (Expression, Call)):
             value = theirs.default

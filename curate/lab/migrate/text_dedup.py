@@ -39,7 +39,8 @@ HASHES = (
 
 
 def _rules(o: Operator) -> Rules:
-    """Return the rules for an algorithm. text-dedup 0.4 has shorter names of settings."""
+    """Return the rules that turn a deduplication algorithm of text-dedup into our steps. In
+    text-dedup 0.4, some settings have shorter names than in text-dedup of 2026."""
     old = o.tool == OLD
     ngram = "ngram" if old else "ngram_size"
     settings: dict[str, object]

@@ -101,9 +101,9 @@ class Classifier(CorpusStep, FromFiles):
         return downloaded_folder(self.model, self._what)
 
     def identity(self) -> Identity:
-        """Return what identifies the step: its settings, with the model's local folder as `model`,
-        so that workers read this folder. Raises UsageError if the model is missing, damaged or
-        without the label."""
+        """Return what identifies the step: its settings. The value of `model` is the model's local
+        folder, even if the user gave a name on the hub, so that workers read this folder. Raises
+        UsageError if the model is missing or damaged, or does not have the label `score_label`."""
         self.open()
         identity = super().identity()
         identity.settings |= {"model": str(self._folder())}

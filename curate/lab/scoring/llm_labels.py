@@ -204,8 +204,8 @@ class Labeller:
         return failed
 
     def write(self) -> dict[str, Any]:
-        """Write the labels. Return the numbers of documents, labels and tokens, of labels by score
-        and of unusable answers by reason, and the cost in USD."""
+        """Write the labels. Return the numbers of documents, labels and tokens, the number of
+        labels by score, the number of unusable answers by reason, and the cost in USD."""
         lines, results, tokens = [], Counter[int | str](), [0, 0]
         for document in sorted(self.documents):
             answer = self._answers.get(document.request)

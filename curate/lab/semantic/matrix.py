@@ -156,9 +156,10 @@ def signed_dimensions(features, residual):
 
 @njit(cache=True, nogil=True)
 def project(offsets, buckets, counts, idf, row, axes, mixed):
-    """Return float32[documents, dimensions + residual]: each document's TF-IDF projected on the
-    SVD's axes, then its residual (what these leave over), hashed. `buckets` are the documents'
-    features, `row` each feature's row in `axes`, `mixed` the axes, hashed too. Each document is
+    """Return float32[documents, dimensions + residual]: each document's TF-IDF vector projected on
+    the SVD's axes, then what the projection leaves over (the residual), with its features hashed to
+    `residual` dimensions. `buckets` are the documents' features, `row` is each feature's row in
+    `axes`, and `mixed` is the axes with their features hashed in the same way. Each document is
     summed on its own, in the order of its buckets, so other documents do not change a bit of its
     vector."""
     dimensions, residual = mixed.shape
@@ -416,8 +417,9 @@ def hashed_basis(
     residual: int,
     seed: int,
 ) -> Basis:
-    """Return the basis (the weights and axes of vectors), read from this step's folder if present.
-    If not, take the basis of an earlier corpus, or fit a new one, and save it in the folder."""
+    """Return the basis (the weights and axes of vectors). Read it from `sketches.folder` if there.
+    If not, take the basis of the first earlier corpus in `sketches.earlier` that has a basis, or
+    fit a new basis, and save it in `sketches.folder`."""
     file = sketches.folder / BASIS
     if file.exists():
         return Basis.load(file)

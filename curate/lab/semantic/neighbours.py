@@ -556,8 +556,8 @@ def removed_share(nearest: Nearest, keep_fraction: float) -> tuple[np.ndarray, f
     `keep_fraction` of the run's own documents, and the lowest similarity of a removed document (1
     if none is removed). The documents with the highest similarity are removed first; ties are
     decided by row. In `removed`, documents of earlier corpora with a similarity of at least
-    `lowest` are True too, so that `roots_of` goes on to their partners, instead of taking them for
-    kept documents."""
+    `lowest` are True too. So the function `roots_of`, which follows partners up to a kept document,
+    does not stop at these documents."""
     removals = round((1.0 - keep_fraction) * int(nearest.own.sum()))
     rows = np.flatnonzero(nearest.own & (nearest.partner >= 0))
     first = rows[np.lexsort((rows, -nearest.similarity[rows]))[:removals]]

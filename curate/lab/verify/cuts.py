@@ -177,7 +177,7 @@ def _occurs_elsewhere(
 
 
 def _check_uncut(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, bytes]) -> Tally:
-    """Check that each repeated window (a stretch of the least length) is cut. The first occurrence
+    """Check that each repeated window (`step.window` units of text) is cut. The first occurrence
     and windows that overlap it may stay; with `keep: none` they are cut too. Cuts shrink to whole
     characters, words or lines (`boundary`), so pieces of repeated windows may be left."""
     tally = Tally("pydivsufsort", f"{step.label}: one occurrence is kept")

@@ -45,11 +45,12 @@ _begun: set[Path] = set()  # specifications of the stages this process has begun
 def begin_stage(spec: Path) -> None:
     """Let this and another process compile the kernels (numba functions) of a stage in parallel.
 
-    To compile its kernels, a step is run on three documents. The other process may do this for the
-    steps from last to first. This process does the same whenever it would have to wait for a
-    kernel. If this process has already compiled a kernel, it begins by running the steps from first
-    to last. Without that run, the kernels of the step `extract`, which take longest, would be
-    compiled late: a partition's first batch has no documents, so it does not call them."""
+    To compile its kernels, a step is run on three documents. The other process may run the steps
+    from last to first. This process also runs them from last to first whenever it would have to
+    wait for a kernel. If this process has already compiled any kernel, it begins by running the
+    steps from first to last. Without that run, the kernels of the step `extract`, which take
+    longest, would be compiled late: a partition's first batch has no documents, so it does not call
+    them."""
     task = RehearseStage(spec, backwards=True)
     worker.offer_help("curate.run.worker.rehearsal:rehearse_all", task)
 

@@ -35,8 +35,8 @@ class Stage:
         self._sketch_open = False
 
     def steps(self) -> list[Step | CorpusStep]:
-        """Return the steps, with their models loaded. If a step on the whole corpus, such as dedup,
-        has decided before this stage which documents to remove, it is the first."""
+        """Return the steps, with their models loaded. A step on the whole corpus, such as dedup,
+        may have decided before this stage which documents to remove. Such a step comes first."""
         if self._chain is None:
             chain: list[Step | CorpusStep] = []
             if self._apply is not None:
@@ -52,7 +52,7 @@ class Stage:
 
     def sketch(self) -> CorpusStep | None:
         """Return the step for which the stage writes sketches (data on each document, such as
-        hashes), with its models loaded, or None."""
+        hashes), with the step's models loaded. Return None if the stage writes no sketches."""
         if self._sketch is not None and not self._sketch_open:
             with failing(self._sketch.label):
                 self._sketch.open()

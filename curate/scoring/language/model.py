@@ -177,11 +177,12 @@ def shares_of(
     language: np.ndarray,
     labels: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return (score, switched, codes, shares), the fields of the class ByLine.
+    """Return the four fields of the class ByLine, in its order, with one row per document.
 
-    Per document: `rows` is int64[documents + 1], the first line, and `language` is int32, the
-    label. Per line: `codes` is int32, the label; `scores` is float32; `size` is int64, the bytes;
-    `counts` is bool, True if the line counts. `labels` is the number of labels."""
+    Arguments per document: `rows` is int64[documents + 1], the first line, and `language` is int32,
+    the label. Arguments per line: `codes` is int32, the label; `scores` is float32; `size` is
+    int64, the bytes; `counts` is bool, True if the line counts. `labels` is the number of labels.
+    """
     documents = len(rows) - 1
     score = np.full(documents, np.nan)
     switched = np.full(documents, np.nan)

@@ -212,8 +212,8 @@ class Perplexity(CorpusStep, FromFiles):
         return identity
 
     def sketch_identity(self) -> Identity:
-        """Return what decides the scores: of the settings, only `model`, `by` and the need for
-        `first`."""
+        """Return what decides the scores. Its settings are only `model`, `by` if paragraphs are
+        scored, and `first`: True if the column `first` is needed."""
         settings: dict[str, str | bool] = {"model": self.model}
         settings |= {"first": True} if self.repeats else {}
         settings |= {"by": self.by} if self.by == "paragraph" else {}
@@ -221,8 +221,8 @@ class Perplexity(CorpusStep, FromFiles):
 
     @property
     def repeats(self) -> bool:
-        """True if the column `first` is needed (perplexity with repeated lines at probability
-        1)."""
+        """True if the settings need the column `first`: the perplexity of a document in which
+        repetitions of a line have probability 1."""
         return self.first or self.least_first is not None
 
     def resources(self) -> list[str]:

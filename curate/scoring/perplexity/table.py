@@ -5,11 +5,11 @@ Level 1 is the words themselves; the other levels are in one array. An entry of 
 identifies an n-gram exactly. It is s * 2^32 + the first word's id, where s is the slot in level n -
 1 of the n-gram's last n - 1 words.
 
-For sorting, n-grams are 128-bit keys (hi, lo): uint64, with the last word in the highest bits. So
-n-grams with the same end are adjacent, the suffix order of Heafield et al. 2013. With B bits per
-word, the key of an N-gram's last n words is its key >> (N - n)B. If keys exceed memory, runs of
-keys are sorted in memory, written to disk and merged in one pass. The files are memory-mapped
-columns of numbers, read in order."""
+For sorting, an n-gram has a sort key of 128 bits (hi, lo: uint64), with the last word in the
+highest bits. So n-grams with the same end are adjacent, the suffix order of Heafield et al. 2013.
+With B bits per word, the sort key of an N-gram's last n words is the N-gram's sort key >> (N - n)B.
+If the sort keys exceed memory, runs of them are sorted in memory, written to disk and merged in one
+pass. The files are memory-mapped columns of numbers, read in order."""
 
 from __future__ import annotations
 
@@ -510,8 +510,8 @@ class NotClosed(Exception):
 
 
 def starts(counts: Sequence[int]) -> np.ndarray:
-    """Return int64[order + 2], from the n-gram counts of each order: at index n the first entry for
-    n-grams of n words (single words have no entries), and last the number of entries."""
+    """Return int64[order + 2], from the number of n-grams of each order. Index n holds the position
+    of level n in the array of entries (level 1 has none). The last index holds its length."""
     slots = (int(n * LOAD) + 1 for n in counts[1:])  # one is always free
     sizes = [0, 0, *(-(-n // BUCKET) * BUCKET for n in slots)]
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

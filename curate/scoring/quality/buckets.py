@@ -6,8 +6,9 @@ by a curve for each topic.
 
 A percentile is the rank of a score (from 0) divided by the number of scored documents, rounded down
 to a tenth of a percent. Equal scores all have the highest of their ranks. Percentiles are exact
-(corpus/ranks.py), so workers and document order do not change them. A weighted mean of percentiles
-can have weights learned from a column: a least-squares fit from integer sums."""
+(corpus/ranks.py), so workers and document order do not change them. The step
+can combine a document's percentiles by a weighted mean. Its weights may be learned: a least-squares
+fit of the percentiles to the column `target`, from integer sums, which are exact."""
 
 from __future__ import annotations
 
@@ -166,8 +167,9 @@ def bounds_of(scored: int, parts: int) -> list[int]:
 def learned_weights(sums: np.ndarray) -> list[float]:
     """Fit weights of k scores to a target by least squares, with an intercept. Return numbers >= 0
     that add up to 1. Over all subsets of the scores, the best fit without a negative weight is
-    used. `sums` is object[k + 2, k + 2], the products of each two of (1, k percentiles, target),
-    summed over documents as integers. Raises RunFailed if no score increases with the target."""
+    used. `sums` (object[k + 2, k + 2]) comes from the values (1, the scores' k percentiles, target)
+    of each document: entry [i, j] is the sum of value i times value j, an integer. Raises RunFailed
+    if no score increases with the target."""
     n = sums[0, 0]
     count = len(sums) - 2
     if n < 2:
@@ -333,7 +335,8 @@ class LevelsTask(GroupTask):
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """A task to put documents into buckets by their combined percentiles, for a group of files."""
+    """A task to put a group of files' documents into buckets by combined percentile: the best or
+    the weighted mean of a document's percentiles."""
 
     edges: Path  # file with the percentiles at which buckets begin
     by_lang: bool
@@ -357,7 +360,7 @@ def _placed(values: np.ndarray, langs: list[str], limits: dict[str, np.ndarray])
 
 
 def add_products(task: LevelsTask) -> list[list[int]]:
-    """Return the sums from which `learned_weights` fits k weights, a matrix [k + 2][k + 2]. Each
+    """Return a matrix [k + 2][k + 2] of sums, from which `learned_weights` fits k weights. Each
     document with k scores and a target has the values (1, k percentiles, target). Entry [i][j] is
     the sum of value i times value j over documents."""
     size = len(task.thresholds) + 2
@@ -373,8 +376,8 @@ def add_products(task: LevelsTask) -> list[list[int]]:
 
 
 def combine(task: LevelsTask) -> int:
-    """Write each document's combined percentile, the best or the weighted mean of its scores'
-    percentiles, to a file. Return the number of documents with a combined percentile."""
+    """Write a combined percentile of each document to a file: the best of its scores' percentiles,
+    or their weighted mean. Return the number of documents with a combined percentile."""
     scored, schema = 0, pa.schema([*_COMBINED, ("part", pa.int32())])
     weights = np.array(task.weights, np.float64)
     path = task.file(COMBINED)

@@ -177,10 +177,10 @@ class Classifier:
     def explain(self, text: str) -> Explanation:
         """Return a text's score, and exactly how much each word and n-gram adds to the logit.
 
-        With two labels under softmax, the score is the logistic function of a difference of logits:
-        that of the label minus that of the other label. The shares add up to this difference. With
-        more labels, the likeliest other label is subtracted. With other losses, nothing is
-        subtracted."""
+        With two labels under softmax, the score is the logistic function of a difference: the
+        logit of the label that this classifier scores minus the logit of the other label. What the
+        words and n-grams add sums to this difference. With more labels, the logit of the likeliest
+        other label is subtracted. With other losses, nothing is subtracted."""
         data = np.frombuffer(bytearray(text.encode("utf-8", "replace")), np.uint8)
         lines, ends, words = quality_lines(data, np.array([0, len(data)], np.int64))
         score = float(self.line_scores(lines, ends, words)[0])

@@ -111,8 +111,8 @@ class Scored(FromFiles, Explains, Kinds):
         return self
 
     def identity(self) -> Identity:
-        """Return what decides the output, including the path of the model that this process uses:
-        the setting `model` or an environment variable. Workers then use the same model."""
+        """Return what decides the output. The path of the model (from the setting `model` or an
+        environment variable) is included, so that workers use the model of this process."""
         facts = super().identity()
         facts.settings |= {"model": effective(self.model), "model_sha256": None}
         self._check()

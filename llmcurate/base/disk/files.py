@@ -193,7 +193,7 @@ def listening(listener: Callable[[Path], None]) -> Iterator[None]:
 def replacing(path: Path, sync: bool = True, only_if_changed: bool = False) -> Iterator[Path]:
     """Yield a temporary path beside `path`, and rename it to `path` at the end of the block. The
     block creates a file, or a folder of files, at the temporary path. If `sync`, all bytes are on
-    the disk before the renaming; callers that sync many files at once later pass False. If
+    the disk before the renaming; False is for callers that sync many files together afterwards. If
     `only_if_changed`, an existing `path` with the same bytes stays, with its modification time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(temporary_name(path.name))

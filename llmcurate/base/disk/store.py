@@ -7,8 +7,8 @@ digest). For a folder on disk, the mirror is this folder, and `put` and `read` d
 An object store cannot rename files, but each upload is complete or absent. So before a file of a
 folder changes, the folder's manifest (the list of its files) is removed. It is uploaded again after
 the files. `published.json`, the list of all files, is uploaded last. The process that leads a run,
-called the driver, holds the lock `driver.json`. The driver's entries in the ledger (the list of
-finished work) have the lock's number in their names.
+called the driver, holds the lock `driver.json`. The lock numbers its drivers (1 for the first), and
+a driver's entries in the ledger (the list of finished work) have its number in their names.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ class Mirror(Message):
 
 
 class Store:
-    """The files of a run below the folder `mirror.root`. If `mirror` is None, all files are local
-    and no store is used. Failed requests are repeated, the first time after `wait` seconds."""
+    """The files of a run: in an object store, with a local copy in the folder `mirror.root`. If
+    `mirror` is None, the files are only local, and no object store is used. Failed requests are
+    repeated, the first time after `wait` seconds."""
 
     def __init__(self, mirror: Mirror | None = None, wait: float = WAIT_SECONDS) -> None:
         self.mirror, self.wait = mirror, wait
@@ -138,7 +139,7 @@ class Store:
     # Paths: between machines they are names below the mirror.
 
     def covers(self, path: Path) -> bool:
-        """Return True if the store is a URL and the path lies in its mirror."""
+        """Return True if the store is a URL and the path lies in the mirror (its local copy)."""
         return bool(self.url) and self.root in path.parents
 
     def name(self, path: Path) -> str:
@@ -150,8 +151,8 @@ class Store:
         return _moved(text, str(self.root), MARK) if self.url else text
 
     def places(self, text: str) -> str:
-        """Return the JSON `text`, which another machine made by the method `names`, with the path
-        of this process's mirror (local copy of the store) in place of MARK."""
+        """Return the JSON `text` with the path of this process's mirror (local copy of the store)
+        in place of MARK. Another machine's method `names` has put MARK for its own mirror."""
         return _moved(text, MARK, str(self.root)) if self.url else text
 
     # Files.
@@ -179,7 +180,7 @@ class Store:
         return path
 
     def read_all(self, files: Iterable[tuple[Path, Seal]]) -> None:
-        """Fetch the files that the mirror lacks."""
+        """Fetch those of `files` (path, seal) that the mirror (local copy of the store) lacks."""
         if self.url:
             missing = [(path, sealed) for path, sealed in files if not path.is_file()]
             for _ in in_order(lambda file: self.read(*file), missing, AT_ONCE):
@@ -411,10 +412,10 @@ def publish(
     store: Store, before: Mapping[str, list[Any]], nothing_new: bool = False
 ) -> dict[str, int]:
     """Upload a finished run's files from the mirror (local copy) to the store, except those already
-    there, and remove outdated ones. `before`: the store's list of files before the run. If
+    there, and remove outdated ones. `before`: the store's list of files before the run. With
     `nothing_new` (the run had no work), nothing is uploaded if the store still has all files of
-    `before`; if not, the files of `before` that the mirror lacks are fetched first. Return counts:
-    `files` of the run, `put` (new or changed files), their `bytes`, `removed`."""
+    `before`. If the store lacks one, those that the mirror lacks are fetched before the upload.
+    Return counts: `files` of the run, `put` (new or changed files), their `bytes`, `removed`."""
     stored = store.listing
     if nothing_new:
         if before and {n: size for n, (size, _) in before.items()}.items() <= stored.items():

@@ -134,8 +134,8 @@ def _refuse(function: Callable[..., Any], *args: Any, **named: Any) -> None:
 
 def _compile(kernel: Dispatcher, borrows: bool, part: bool, signature: Any) -> Any:
     """Replace Dispatcher.compile: compile a kernel or a part (a function that only kernels call).
-    Raises TypeError if a part with `borrows` returns an array or calls a function that returns one:
-    such a part does not count references, so the array would be freed too early or never."""
+    A part with `borrows` does not count references to arrays. Raises TypeError if it returns an
+    array or calls a function that returns one: the array would be freed too early or never."""
     function = kernel.py_func
     kinds = tuple(normalize_signature(signature)[0])
     if kinds in kernel.overloads:

@@ -80,7 +80,7 @@ class Axes:
 
     def ticks(self, xs: Sequence[tuple[float, str]]) -> None:
         """Draw the labels of both axes, and horizontal grid lines. Where labels of the x axis would
-        touch each other, only the right one is drawn."""
+        touch each other, only the one further to the right is drawn."""
         for at, name in self.ys:
             y = self.y(at)
             self.line(f"M{px(self.left)} {px(y)}H{WIDTH - RIGHT}", GRID, 1.1)
