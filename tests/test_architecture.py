@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import symtable
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 
 import grimp
@@ -144,3 +145,31 @@ def test_class_variables_have_a_type_as_pydantic_on_python_3_10_needs() -> None:
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "ClassVar"
     ]
     assert bare == []
+
+
+def _tables(table: symtable.SymbolTable, names: Set[str]) -> Iterator[symtable.SymbolTable]:
+    """The scopes of these names directly or indirectly within each other."""
+    for inner in table.get_children():
+        if inner.get_name() in names:
+            yield inner
+            yield from _tables(inner, names)
+
+
+def test_no_function_reads_a_global_by_the_name_of_a_variable_of_a_comprehension() -> None:
+    """CPython 3.12.1 takes such a name for unbound where it inlines the comprehension (PEP 709)."""
+    found = []
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        scopes = [symtable.symtable(path.read_text(encoding="utf-8"), str(path), "exec")]
+        for scope in scopes:
+            scopes += scope.get_children()
+            inlined = list(_tables(scope, {"listcomp", "setcomp", "dictcomp"}))
+            if scope.get_type() == "function":
+                bound, read = (
+                    {s.get_name() for t in tables for s in t.get_symbols() if which(s)}
+                    for tables, which in (
+                        (inlined, symtable.Symbol.is_assigned),
+                        ([scope, *inlined], symtable.Symbol.is_global),
+                    )
+                )
+                found += [f"{path}:{scope.get_lineno()}: {name}" for name in sorted(bound & read)]
+    assert found == []

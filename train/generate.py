@@ -167,6 +167,7 @@ def _stream(seed: int, number: int) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
+MOST = 100  # new tokens of a text, by default
 NEVER = -1e30  # the logit of a token that must not be chosen
 METHODS = ("mask-predict", "gibbs")
 # Takes ids [texts, length] and flags; returns logits [places, vocab], on the CPU, of the flagged
@@ -207,7 +208,7 @@ def filled(
     tokenizer: Tokenizer,
     prompts: Sequence[str],
     start: list[int],
-    masks: int,
+    masks: int | None,
     filling: Filling,
     sampling: Sampling,
     *,
@@ -216,7 +217,8 @@ def filled(
 ) -> list[tuple[str, str, int]]:
     """Fill the masks of prompts, ``batch`` texts at a time. Returns for each prompt (text before
     its first mask, text from there on, number of masks). A prompt without masks gets ``masks``
-    masks at its end. ``start``: ids at the start of each text. Raises ``LlmcurateError`` if the
+    masks at its end, by default ``MOST`` or as many as the context has room for. ``start``: ids at
+    the start of each text. Raises ``LlmcurateError`` if the
     tokenizer has no mask or a text is longer than the model's context."""
     mask, never = model.special.mask, nameless(tokenizer, model.config.vocab)
     if mask is None:
@@ -224,7 +226,9 @@ def filled(
     texts, before, whole = [], [], []
     for prompt in prompts:
         ids, shown = with_masks(tokenizer, prompt, mask)
-        texts.append([*start, *ids] if mask in ids else [*start, *ids, *[mask] * masks])
+        room = max(1, model.config.context - len(start) - len(ids))
+        added = min(MOST, room) if masks is None else masks
+        texts.append([*start, *ids] if mask in ids else [*start, *ids, *[mask] * added])
         before.append(shown)
     for first in range(0, len(texts), batch):
         part = texts[first : first + batch]
@@ -273,7 +277,7 @@ def _reader(model: Decoder, documents: Tensor, mask: int, never: Tensor | None) 
     if width > model.config.context:
         raise UsageError(
             f"a text has {counted(width, 'token')} with its masks, but the model's context is"
-            f" {model.config.context}: give a shorter one"
+            f" {model.config.context}: give a shorter one, or a lower --max-tokens"
         )
 
     def read(shown: Tensor, places: Tensor) -> Tensor:
@@ -494,6 +498,8 @@ def load(model_dir: Path, *, device: str = "cpu", which: str = "best") -> tuple[
     """
     place = pick_device(device)
     checkpoint = checkpoint_to_use(model_dir, which)
+    if not model_dir.exists():
+        raise UsageError(f"{model_dir}: no such folder: give the folder of a trained model")
     if checkpoint is None:
         raise UsageError(
             f"{model_dir}: no finished checkpoint; give the folder of a trained model (for a"
@@ -552,7 +558,7 @@ def complete(
     tokenizer: Tokenizer,
     prompts: list[str],
     *,
-    max_tokens: int,
+    max_tokens: int | None,
     sampling: Sampling,
     seed: int,
     batch: int = 32,
@@ -563,7 +569,8 @@ def complete(
     chat: Chat | None = None,
     system: str | None = None,
 ) -> list[Completion]:
-    """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time.
+    """Continue each prompt by at most ``max_tokens`` tokens (by default ``MOST``), ``batch``
+    prompts at a time.
 
     A decoder reads the tokens that came before each text in training, then the prompt. Any token
     that ends a text ends the continuation. With ``suffix``, a model trained with objective fim
@@ -571,13 +578,13 @@ def complete(
     is what a user says after the message ``system``, if any, and the text is the answer. In an
     encoder-decoder, the encoder reads the prompt, and the decoder writes the text. In this prompt
     and this text, special tokens are written by name. An encoder fills the masks of a prompt by the
-    method ``filling``. A prompt without masks gets ``max_tokens`` masks at its end. ``agree`` and
-    ``compiled``: see ``Texts``.
+    method ``filling``. A prompt without masks gets ``max_tokens`` masks at its end, by default at
+    most as many as the context has room for. ``agree`` and ``compiled``: see ``Texts``.
 
     Ids to which the tokenizer assigns no token are never chosen. The same seed gives the same text
     on the same device. Each prompt has its own random stream, whatever the other prompts are.
     Raises ``LlmcurateError``, for instance if the model cannot write before a ``suffix``."""
-    if max_tokens < 1 or batch < 1:
+    if (max_tokens is not None and max_tokens < 1) or batch < 1:
         raise UsageError("give max_tokens and batch of 1 or more")
     if not 0 <= seed < 1 << 63:
         raise UsageError(f"seed is {seed}: give 0 to 2**63 - 1")
@@ -591,6 +598,7 @@ def complete(
                 model, tokenizer, prompts, *masks, seed=seed, batch=batch
             )
         ]
+    max_tokens = MOST if max_tokens is None else max_tokens
     if chat is None:
         ids, sources = _starts(model.config, tokenizer, prompts, roles)
     else:

@@ -471,8 +471,8 @@ class TokenizerEval(CommandSettings):
     )
     pattern: str | None = Field(
         None,
-        description="For a .tiktoken file: how text is split: gpt2, cl100k, o200k, llama3 or"
-        " qwen2.",
+        description="For a .tiktoken file: how text is split, such as gpt2, cl100k, o200k, llama3"
+        " or qwen2; any other name lists all.",
     )
     dictionary: Path | None = Field(
         None, description="List of words, one per line, to find words in scripts without spaces."

@@ -76,7 +76,7 @@ def _kept(tables: Iterator[Any]) -> str:
         path = home / file_digest(aside, "xxh3-128") / "table.parquet"
         path.parent.mkdir(exist_ok=True)
         aside.replace(path)
-    except (pa.ArrowException, TypeError) as error:
+    except (pa.ArrowException, TypeError, ValueError) as error:
         raise UsageError(f"the rows make no table: {' '.join(str(error).split())}") from None
     finally:
         aside.unlink(missing_ok=True)
@@ -120,7 +120,8 @@ class Corpus:
         """
         names = [name for some in inputs for name in names_of(some)]
         if not names:
-            raise UsageError("Corpus.read needs the files to read, or a folder of them")
+            what = "the list has no documents" if inputs else "name files, or a folder of them"
+            raise UsageError(f"Corpus.read: {what}")
         columns = {name: settings.pop(f"{name}_column", None) for name in ("text", "date")}
         if columns := {name: column for name, column in columns.items() if column is not None}:
             settings["columns"] = {**settings.get("columns", {}), **columns}
@@ -132,6 +133,8 @@ class Corpus:
         """Return this corpus with one more step, given by name or as an object. For example
         step("url_filter", domains="blocked.txt") or step(steps.UrlFilter(domains="blocked.txt")).
         name: a step that `llmcurate steps` lists, or "cut" to store the documents at this point."""
+        if callable(name):
+            raise UsageError(f"step: give an object, steps.{name.__name__}(), or a step's name")
         if not isinstance(name, str):
             return self.step(name.name, **name.model_dump(exclude_unset=True), **settings)
         return self._with([(name, settings)])
@@ -145,7 +148,10 @@ class Corpus:
             yield from batch.to_pylist()
 
     def head(self, rows: int = 5) -> list[dict[str, Any]]:
-        """Return the first input documents, before any step."""
+        """Return the first input documents, before any step. Raise UsageError if `rows` is not a
+        whole number."""
+        if not isinstance(rows, int) or rows < 0:
+            raise UsageError(f"head: rows is {rows!r}: give a whole number")
         return list(islice(self, rows))
 
     def __len__(self) -> int:
@@ -183,6 +189,8 @@ class Corpus:
         that are defined in a file. settings: each setting is passed to every filter that has it."""
         if not rules:
             raise UsageError('filter needs the name of a filter: filter("gopher_quality")')
+        if lists := [rule for rule in rules if isinstance(rule, (list, tuple))]:
+            raise UsageError(f"filter: give the rules one after the other, not as {lists[0]!r}")
         return self._with(_shared([step for rule in rules for step in _filter(rule)], **settings))
 
     def map(self, function: str | Callable[..., Any], **settings: Any) -> Corpus:

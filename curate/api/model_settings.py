@@ -34,7 +34,12 @@ class Generate(CommandSettings):
     prompts: Path | None = Field(
         None, description="File of prompts: one per line, or .jsonl with `prompt` (or `text`)."
     )
-    max_tokens: int = Field(100, ge=1, description="Most new tokens per text.")
+    max_tokens: int = Field(
+        100,
+        ge=1,
+        description="Most new tokens per text. An encoder adds at most as many masks as its context"
+        " has room for, unless you give a number.",
+    )
     temperature: float = Field(
         0.8, ge=0, description="Sampling temperature; 0 always takes the most likely token."
     )

@@ -80,6 +80,7 @@ class StoredDocuments:
         from curate.documents.attributes import ATTRIBUTES
 
         dataset, chosen = self.dataset(), {}
+        columns = [columns] if isinstance(columns, str) else columns
         for name in columns or ():
             if name not in dataset.schema.names and name not in self.scores:
                 names = ", ".join([*dataset.schema.names, *self.scores])
@@ -287,8 +288,8 @@ class Result:
         from curate.inspect.explain import explain
         from curate.run.homes import runs_that_read
 
-        runs = runs_that_read(self.out.resolve(), id) or [self.out]
-        return explain(runs, id)
+        runs = runs_that_read(self.out.resolve(), str(id)) or [self.out]
+        return explain(runs, str(id))
 
     def whatif(self, **changes: Mapping[str, Any]) -> Shown:
         """Estimate what a run with other settings would have kept. changes: {step: {setting:
@@ -297,11 +298,11 @@ class Result:
         from curate.inspect.whatif.figures import answer
         from curate.inspect.whatif.rendering import page, text
 
-        sets = (
-            f"{step}.{name}={json.dumps(value)}"
-            for step, settings in changes.items()
-            for name, value in settings.items()
-        )
+        sets = []
+        for step, settings in changes.items():
+            if not isinstance(settings, Mapping):
+                raise UsageError(f"{step}={settings!r}: give a mapping, {step}={{'key': value}}")
+            sets += [f"{step}.{name}={json.dumps(value)}" for name, value in settings.items()]
         figures = answer(self.out, tuple(sets))
         return Shown(figures, text(figures), page(figures))
 

@@ -14,7 +14,7 @@ import typer
 from curate.cli.options import app, join_for
 from llmcurate.base.errors import LlmcurateError, disk_error
 from llmcurate.base.start import late_pandas
-from llmcurate.base.terminal import echo, end_on_sigterm, print_lines, say
+from llmcurate.base.terminal import echo, end_on_sigterm, print_lines, say, stopped
 from llmcurate.version import __version__
 
 
@@ -61,7 +61,7 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
-        say("stopped; run the same command to resume")
+        say(stopped())
         return 130
     except BrokenPipeError:
         return 1
@@ -95,7 +95,7 @@ def _report(error: Exception) -> int:
         say(f"llmcurate: {text}{hint}")
         return int(getattr(error, "exit_code", 2))
     if name == "Abort":  # Ctrl-C, as click raises it
-        say("stopped; run the same command to resume")
+        say(stopped())
         return 130
     disk_full = disk_error(error)
     first_line = str(error).splitlines()[0] if str(error) else ""

@@ -35,6 +35,13 @@ def presets(incomplete: str) -> list[str]:
     return among(PRESETS)(incomplete)
 
 
+def quality_presets(incomplete: str) -> list[str]:
+    """Return the presets of quality classifiers with the typed prefix."""
+    from curate.scoring.quality.train import PRESETS
+
+    return among(PRESETS)(incomplete)
+
+
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the column names with the typed prefix, from the first table on the command line. A
     table is a .parquet, .jsonl or .csv file; a folder counts as the first table in the folder."""

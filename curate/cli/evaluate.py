@@ -25,6 +25,7 @@ from curate.cli.options import (
 )
 from curate.cli.settings import READS_TEXTS, command
 from curate.products.needs import needs_harness, needs_training
+from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import echo, print_result, say, suggest, table
 
@@ -95,12 +96,17 @@ def evaluate(
         from train.evaluate.judge import judge, open_model
         from train.evaluate.questions import are_questions, last_words, read_questions
 
-        say_checkpoint(folder, chosen.checkpoint, quiet or as_json)
+        say_checkpoint(folder, chosen.checkpoint, quiet or as_json, chosen.device)
         judged = open_model(folder, device=chosen.device, which=chosen.checkpoint)
         documents = {n: p for n, p in paths.items() if not are_questions(Path(p))}
         asked = {n: read_questions(Path(p)) for n, p in paths.items() if n not in documents}
         if chosen.last_word:
-            asked |= {n: last_words(texts_of(p, reading(read)), p) for n, p in documents.items()}
+            for name, path in documents.items():
+                of_path = list(texts_of(path, reading(read)))
+                asked[name] = last_words(of_path, path)
+                if single := len(of_path) - len(asked[name]):
+                    left = f"{path}: left out {counted(single, 'text')} with no space between words"
+                    say(left, quiet)
             documents = {}
         texts = {
             name: as_shards(

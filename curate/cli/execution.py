@@ -90,7 +90,7 @@ def _show_plan(
     from curate.run.build import estimates
     from curate.run.plan import describe, plan_record
 
-    shown = not (options.as_json and options.quiet)
+    shown = not options.as_json  # then only the JSON is on standard output
     planned = plan_record(plan, out)
     building = estimates(plan, out, options.restart)
     for product in planned["products"]:

@@ -147,6 +147,8 @@ def whatif(
     llmcurate whatif out --set gopher_quality.min_words=80 -o whatif.html
     llmcurate whatif out --set gopher_quality.min_words=80 --apply -o out80
     """
+    from curate.run.homes import FILE
+
     typed = [run] if run else []
     run = newest("corpus", run, "RUN")
     if apply:
@@ -155,7 +157,8 @@ def whatif(
     else:
         _answer(run, tuple(sets or ()), out, as_json, quiet)
         changes = [word for change in sets or () for word in ("--set", change)]
-        suggest("whatif", *typed, *changes, "--apply", quiet=quiet or as_json or not changes)
+        quiet = quiet or as_json or not changes or (run / FILE).is_file()  # no --apply in a HOME
+        suggest("whatif", *typed, *changes, "--apply", quiet=quiet)
 
 
 def _answer(
@@ -266,11 +269,16 @@ def check(
     llmcurate check out --repair
     """
     from curate.inspect import check as checking
+    from curate.run.homes import FILE
     from curate.run.records import Options
 
     run = finished(run, quiet)
     work = checking.repair if repair else checking.check
     result = work(run, Options(workers, quiet))
     print_result(result, result.text(), as_json)
-    suggest("check", run, "--repair", quiet=quiet or as_json or repair or result.passed)
+    quiet = quiet or as_json or repair or result.passed
+    if (run / FILE).is_file() and not quiet:
+        say(checking.way_out(result))
+    else:
+        suggest("check", run, "--repair", quiet=quiet)
     raise typer.Exit(0 if result.passed else 1)

@@ -474,10 +474,17 @@ class DefaultGroup(FittedHelp, TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         visible = [n for n, c in self.commands.items() if n != DEFAULT and not c.hidden]
         help_of_group = bool(visible) and args[:1] in (["--help"], ["-h"])
-        if not help_of_group and (not args or args[0] not in self.commands):
+        completed = ctx.resilient_parsing and not args  # the shell completes the first word
+        if not (help_of_group or completed) and (not args or args[0] not in self.commands):
             args = [DEFAULT, *args]
         rest: list[str] = super().parse_args(ctx, args)
         return rest
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return completions of the first word: subcommands, and options of the default command."""
+        found = super().shell_complete(ctx, incomplete)
+        default = self.commands[DEFAULT].make_context("", [], parent=ctx, resilient_parsing=True)
+        return [*found, *default.command.shell_complete(default, incomplete)]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Return (name, command, other words). The default command has the name "", so that usage

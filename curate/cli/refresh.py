@@ -202,8 +202,7 @@ def _forgotten(home: Path, entries: list[tuple[str, str]]) -> int:
     import pyarrow.parquet as pq
 
     from curate.refresh.forgetting import REMOVED, Removals
-    from curate.refresh.snapshot import removed_file
-    from curate.run.homes import CURRENT
+    from curate.run.homes import CURRENT, removed_file
 
     path = removed_file((home / CURRENT).resolve())
     removed = pq.read_table(path) if path else REMOVED.empty_table()
@@ -242,7 +241,8 @@ def _say_purged(outcome: Refreshed, entries: list[tuple[str, str]]) -> None:
         f" {'it' if len(gone) == 1 else 'them'} ({left}): {', '.join(gone)}"
     )
     documents = _forgotten(outcome.home, entries)
-    echo(f"{counted(documents, 'document')} that match these entries are now in no snapshot")
+    match = "matches these entries is" if documents == 1 else "match these entries are"
+    echo(f"{counted(documents, 'document')} that {match} now in no snapshot")
 
 
 @command(app, "Forget", panel="Operate")

@@ -41,7 +41,17 @@ Label = Annotated[
         metavar="TEXT", help="Label to score. The default is hq, or the label that is not cc."
     ),
 ]
-Model = Annotated[Path, typer.Argument(help="A fastText model.")]
+
+
+def _in_folder(model: Path | None) -> Path | None:
+    found = [p for p in model.glob("quality.*") if p.is_file()] if model else []
+    return found[0] if len(found) == 1 else model
+
+
+Model = Annotated[
+    Path,
+    typer.Argument(help="A fastText model, or the folder of quality train.", callback=_in_folder),
+]
 
 
 @command(quality_app, "quality", DEFAULT, hidden=True, flags={"score_label": "--label"})
@@ -123,7 +133,8 @@ def quality_train(
             " on more documents, with more --epochs or a higher --lr"
         )
     echo(f"wrote {out / card['file']} ({card['bytes']:,} bytes) and {out / 'card.json'}")
-    suggest("quality", "threshold", out, *(negative or labels or ()), "--keep", 0.1)
+    corpus = negative or labels or ()
+    suggest("quality", "threshold", out / card["file"], *corpus, "--keep-fraction", 0.1)
 
 
 @command(quality_app, None, "threshold")

@@ -32,6 +32,7 @@ METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", list[str]: "TEXT"}
 FLAGS = {"special_tokens": "--special", "vocab_size": "--vocab"}  # others: the setting's name
 # Completion of the values of a setting.
 WORDS = {(step, "model"): completion.presets for step in ("pretrain", "Compare", "MixSearch")}
+WORDS["QualityTrain", "preset"] = completion.quality_presets
 COLUMNS = "by column text_column date_column label_column loss_mask words".split()
 # The options that help lists after the settings of a command.
 LAST = (

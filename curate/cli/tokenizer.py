@@ -182,7 +182,8 @@ def convert(
         Optional[str],
         typer.Option(
             metavar="TEXT",
-            help="For a .tiktoken file: how text is split: gpt2, cl100k, o200k, llama3 or qwen2.",
+            help="For a .tiktoken file: how text is split, such as gpt2, cl100k, o200k, llama3 or"
+            " qwen2; any other name lists all.",
         ),
     ] = None,
     on: Annotated[
@@ -243,10 +244,10 @@ def convert(
         f"same ids as {card.source} in {count - card.ties:,} of {counted(count, 'text')}"
         f" ({card.verified_bytes:,} bytes)"
     )
-    tried = card.compared
+    tried, parsed = card.compared, card.compared["parsed_texts"]
     echo(
-        f"and in {tried['added_texts']:,} with {counted(tried['added_tokens'], 'added token')};"
-        f" in {tried['parsed_texts']:,} with special tokens matched, too"
+        f"and in {tried['added_texts']:,} with {counted(tried['added_tokens'], 'added token')}"
+        + (f"; in {parsed:,} with special tokens matched, too" if parsed else "")
     )
     echo(f"same text from the ids of {counted(tried['decoded_texts'], 'text')}")
     for feature in card.lost:

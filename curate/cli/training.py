@@ -59,11 +59,14 @@ Trained = Annotated[
 ]
 
 
-def say_checkpoint(model: Path, which: str, quiet: bool = False) -> None:
-    """Print which checkpoint of a model is used, unless it is the last one."""
+def say_checkpoint(model: Path, which: str, quiet: bool = False, device: str | None = None) -> None:
+    """Print which checkpoint of a model is used, unless it is the last one. If the model runs on
+    `device`, print also that a Mac's GPU is not used."""
+    from train.device import device_notices, pick_device
     from train.runs.checkpoint import choice_line
 
-    if line := choice_line(model, which):
+    notices = [] if device is None else device_notices(pick_device(device), deterministic=True)
+    for line in filter(None, (choice_line(model, which), *notices)):
         say(line, quiet)
 
 
@@ -218,6 +221,8 @@ def generate(
     from curate.api.model_settings import Generate
 
     chosen = Generate.of(**settings)
+    if chosen.system is not None and not chosen.chat:
+        raise UsageError("--system is the first message of a chat: give --chat, too")
     texts = [*(beginnings or ()), *(_prompts(chosen.prompts) if chosen.prompts is not None else ())]
     for text in texts:
         _check_text(text, "a prompt")
@@ -234,7 +239,7 @@ def generate(
             min_p=chosen.min_p,
             repetition_penalty=chosen.repetition_penalty,
         )
-        say_checkpoint(folder, chosen.checkpoint, as_json)
+        say_checkpoint(folder, chosen.checkpoint, as_json, chosen.device)
         trained, tokens = load(folder, device=chosen.device, which=chosen.checkpoint)
         with autocast(trained.embedding.weight.device, chosen.precision):
             asked = texts if chosen.top else []
@@ -243,7 +248,7 @@ def generate(
                 trained,
                 tokens,
                 texts or [""],
-                max_tokens=chosen.max_tokens,
+                max_tokens=chosen.max_tokens if "max_tokens" in settings else None,
                 sampling=sampling,
                 seed=chosen.seed,
                 batch=chosen.batch,
@@ -262,6 +267,8 @@ def generate(
         for c, lines in zip(completions, listed, strict=True)
     )
     facts: list[dict[str, Any]] = [dict(vars(c)) for c in completions]
+    for fact, given in zip(facts, texts or [""], strict=True):
+        fact["prompt"] = given
     for fact, masks in zip(facts, likeliest, strict=False):  # none without --top
         fact["candidates"] = [[vars(candidate) for candidate in mask] for mask in masks]
     print_result({"seed": chosen.seed, "completions": facts}, text, as_json)
@@ -322,6 +329,8 @@ def step_text(step: Step) -> str:
 
 
 def _prompts(file: Path) -> list[str]:
+    if file.suffix in (".gz", ".zst", ".parquet"):
+        raise UsageError(f"{file}: give plain text or JSONL, not {file.suffix}")
     prompts, is_json = [], file.suffix in (".jsonl", ".ndjson", ".json")
     for number, line in enumerate(read_text(file).split("\n"), 1):  # JSON may hold U+2028
         if line.strip():

@@ -77,11 +77,11 @@ def lists_of(collection: str) -> dict[str, Published]:
     return dict(named)
 
 
-def all_available(files: Iterable[Published], without: str) -> bool:
+def all_available(files: Iterable[Published], without: str, quiet: bool = False) -> bool:
     """Fetch the files that are missing in the cache, and return True if all files are then in it.
-    Otherwise return False and print one line: the text `without` and the reason."""
+    Otherwise return False and print one line, unless `quiet`: the text `without` and the reason."""
     for file in files:
         if why := file.fetch_problem(tries=1, seconds=10.0):
-            say(f"{without} ({why}); the next run with a network fetches them")
+            say(f"{without} ({why}); the next run with a network fetches them", quiet)
             return False
     return True

@@ -193,9 +193,9 @@ class BadWordRule(Step, WordLists):
         lists = published_lists(self.location).values()
         return [url for file in lists for url in file.to_fetch()]
 
-    def without_missing_files(self) -> Self:
+    def without_missing_files(self, quiet: bool = False) -> Self:
         without = f"{self.label}: runs without badwords={self.badwords}"
-        if all_available(published_lists(self.location).values(), without):
+        if all_available(published_lists(self.location).values(), without, quiet):
             return super().without_missing_files()
         return self.model_copy(update={"badwords": None})
 

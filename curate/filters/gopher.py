@@ -8,7 +8,7 @@ docs/filters.md). Sources: DataTrove 0.10 `gopher_quality_filter.py` and
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -161,12 +161,12 @@ class GopherRepetition(WordCounting):
         description="Documents with a larger share of characters in duplicate paragraphs are"
         " dropped (Rae et al. 2021, table A1).",
     )
-    max_top_n_gram_chars: dict[int, float] = Field(
+    max_top_n_gram_chars: dict[Annotated[int, Field(ge=2, le=4)], float] = Field(
         MAX_TOP,
         description="Documents with a larger share of characters in their most frequent n-gram are"
         " dropped. One limit per n, for n from 2 to 4 words (Rae et al. 2021, table A1).",
     )
-    max_duplicate_n_gram_chars: dict[int, float] = Field(
+    max_duplicate_n_gram_chars: dict[Annotated[int, Field(ge=5, le=10)], float] = Field(
         MAX_DUPLICATE,
         description="Documents with a larger share of characters in duplicate n-grams are dropped."
         " One limit per n, for n from 5 to 10 words (Rae et al. 2021, table A1).",

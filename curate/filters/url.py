@@ -145,10 +145,11 @@ class UrlFilter(Step, FromFiles):
     def to_fetch(self) -> list[str]:
         return [*dict.fromkeys(url for *_, file in self._published() for url in file.to_fetch())]
 
-    def without_missing_files(self) -> Self:
+    def without_missing_files(self, quiet: bool = False) -> Self:
         published = self._published()
         names = ", ".join(f"{key}={name}" for key, name, _ in published)
-        if all_available((file for *_, file in published), f"{self.label}: runs without {names}"):
+        without = f"{self.label}: runs without {names}"
+        if all_available((file for *_, file in published), without, quiet):
             return super().without_missing_files()
         own = {k: tuple(x for x in getattr(self, k) if x not in PUBLISHED[k]) for k in PUBLISHED}
         return self.model_copy(update=own)

@@ -66,7 +66,8 @@ def _label(label: str) -> str:
         return label
 
 
-def _host(text: str) -> str:
+def fold_host(text: str) -> str:
+    """Return a host name in lower case and Unicode (NFKC), without punycode and outer dots."""
     text = _decoded(text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).replace("。", ".")
@@ -100,7 +101,7 @@ def fold(url: str) -> tuple[str, str, str]:
     host = url[:cut].rpartition("@")[2]
     host = host[: host.find("]") + 1] if host[:1] == "[" and "]" in host else _PORT.sub("", host)
     path, mark, fragment = url[cut:].partition("#")
-    return _host(host), _rest(path), _rest(mark + fragment)
+    return fold_host(host), _rest(path), _rest(mark + fragment)
 
 
 @njit(nogil=True, inline="always")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import errno
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -78,11 +79,27 @@ def file_system(path: str) -> tuple[Any, str]:
     """Return fsspec's file system for a path or URL, and the path within this file system."""
     import fsspec
 
-    if "://" in path:
+    if "://" in path and not path.startswith("file://"):
         fs, root = fsspec.core.url_to_fs(path)
         return fs, root
     fs = fsspec.filesystem("file")
-    return fs, fs._strip_protocol(path_of(path))
+    root = fs._strip_protocol(path_of(path))
+    plain = os.path.normpath(root)
+    if ".." in root and not _same_file(root, plain):  # `..` after a link, or a pattern
+        return fs, root
+    return fs, plain
+
+
+def _same_file(a: str, b: str) -> bool:
+    with suppress(OSError):
+        return Path(a).samefile(b)
+    return False
+
+
+def one_spelling(path: str) -> str:
+    """Return a file's path as `find_files` writes it, however it was spelled; a URL unchanged."""
+    is_url = "://" in path and not path.startswith("file://")
+    return path if is_url else escaped(file_system(path)[1])
 
 
 # blob_id of the Hugging Face hub identifies a file's content in any commit.
@@ -215,6 +232,7 @@ def _cannot_open(path: str, error: Exception) -> UsageError:
     return UsageError(f"input {path}: {error}")
 
 
+_PACKED = re.compile(r"(?i)\.(zip|rar|7z|tar|tgz)(\.\w+)?$")  # many files in one
 _RUN = "/.run"  # folder with the ledger, in an OUT that holds only products
 _HIDDEN = (".", "_")  # first characters of names that are skipped
 # Names of files that mark a folder as an OUT (in a store it has no ledger) or as a HOME.
@@ -266,7 +284,8 @@ def find_files(
         ]
         if problems and not skip_unreadable:
             raise problems[0]
-        files: list[InputFile] = []
+        taken: dict[str, InputFile] = {}
+        twice = 0  # files that several inputs stand for
         notices = [_Notice.of(problem) for problem in problems]
         holds = {file.location: False for file in listed}
         reasons: dict[str, str] = {}  # location -> the first notice of it
@@ -278,12 +297,16 @@ def find_files(
                 continue
             holds[file.location] = True
             if result is not None:
-                files.append(result)
+                taken.setdefault(result.path, result)
+                twice += taken[result.path] is not result
         errors = [notice.error for notice in notices if notice.error]
         unreadable = {escaped(str(e.filename)): str(e.strerror) for e in errors}
         for path, has_files in holds.items():
             if not has_files:
                 raise NoFile(path, reasons.get(path), unreadable)
+        files = [*taken.values()]
+        if twice:
+            notices.append(_Notice(f"{counted(twice, 'file')} given again, read once"))
         if odd := sum(path_of(file.path) != file.path for file in files if "://" not in file.path):
             text = f"{counted(odd, 'file')} with non-UTF-8 bytes in the name, written as \\xNN"
             notices.append(_Notice(text))
@@ -387,8 +410,8 @@ def _listed(
         if folder and PurePosixPath(rel).name == "SUCCESS":
             continue
         some = True
-        path = fs.unstrip_protocol(name) if "://" in location else escaped(name)
-        if path != name and "://" not in location and path_of(path) != name:
+        path = escaped(name) if _is_local(fs) else fs.unstrip_protocol(name)
+        if path != name and _is_local(fs) and path_of(path) != name:
             raise UsageError(
                 f"input {path}: another file's name has a byte that is not UTF-8 and would be"
                 " written as this name: rename one of them"
@@ -521,19 +544,22 @@ def _inspect(file: _Listed, skip_unreadable: bool, columns: Columns) -> InputFil
 def _opened(file: _Listed, columns: Columns) -> InputFile | _Notice:
     path, rel, stored = file.path, file.rel, file.stored
     kind = format_by_name(rel) or format_by_content(path, columns)
+    unpack = ": unpack it first" if _PACKED.search(rel) else ""
     if kind is None:
         if not file.folder:
+            known = f" ({', '.join(FORMATS)}; docs/inputs.md)"
             raise UsageError(
-                f"input {file.location}: not a format this tool reads ({', '.join(FORMATS)};"
-                " docs/inputs.md)"
+                f"input {file.location}: not a format this tool reads{unpack or known}"
             )
-        return _Notice(f"skipped {path}: unknown format")
+        return _Notice(f"skipped {path}: unknown format{unpack}")
     if missing := FORMATS[kind].missing:
         if not file.folder:
             raise UsageError(f"input {file.location}: {missing}")
         return _Notice(f"skipped {path}: {missing}")
-    if file.folder and (reason := why_no_documents(path, kind, columns)):
-        return _Notice(f"skipped {path}: {reason}")
+    if (file.folder or unpack) and (reason := why_no_documents(path, kind, columns)):
+        if not file.folder:
+            raise UsageError(f"input {file.location}: {reason}{unpack}")
+        return _Notice(f"skipped {path}: {reason}{unpack}")
     codec = "plain"
     if kind != "parquet":
         with open_input(path) as f:

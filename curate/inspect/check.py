@@ -95,15 +95,7 @@ def repair(out: Path, options: Options) -> Check:
     if before.passed:
         return before
     if (out / FILE).is_file():
-        db = str(out / FILE)
-        if db in before.faults:
-            raise RunFailed(f"{db} {before.faults[db]}: {ANEW}")
-        file, what = next(iter(before.faults.items()))
-        home = shlex.quote(str(out))
-        raise RunFailed(
-            f"{file} {what}: restore it from a backup, or ingest all inputs again without older"
-            f" snapshots: `llmcurate refresh -o {home} --abandon --rebuild --keep 1 RECIPE IN...`"
-        )
+        raise RunFailed(way_out(before))
     path = ledger_path(out)
     ledger = Ledger(path.parent)
     try:
@@ -131,6 +123,19 @@ def repair(out: Path, options: Options) -> Check:
         ledger.close()
     after.repaired = after.passed
     return after
+
+
+def way_out(home: Check) -> str:
+    """Return a sentence that names a faulty file of a HOME and says how to go on without it."""
+    db = str(home.out / FILE)
+    if db in home.faults:
+        return f"{db} {home.faults[db]}: {ANEW}"
+    file, what = next(iter(home.faults.items()))
+    path = shlex.quote(str(home.out))
+    return (
+        f"{file} {what}: restore it from a backup, or ingest all inputs again without older"
+        f" snapshots: `llmcurate refresh -o {path} --abandon --rebuild --keep 1 RECIPE IN...`"
+    )
 
 
 def _plan(home: Path, digest: str) -> RunPlan | None:

@@ -16,7 +16,7 @@ from curate.documents.attributes import unpack
 from curate.documents.edits import EDITS, Edit, edited, edits_of
 from curate.documents.rejected import FOLDER, Reason, reasons_of
 from curate.inspect.browse.originals import Originals
-from curate.run.homes import kept_folder
+from curate.run.homes import kept_folder, removed_file
 from curate.run.records import stages_of
 from curate.steps.contracts import DescribesDecisions, Explains, Settings
 from llmcurate.base.disk.files import part_files
@@ -116,6 +116,17 @@ def find(out: Path, name: str) -> Account | None:
     return None
 
 
+def _gone(out: Path, name: str) -> Account | None:
+    path = removed_file(kept_folder(out).resolve())
+    rows = pq.read_table(path, filters=[("id", "=", name)]).to_pylist() if path else []
+    if not rows:
+        return None
+    url, by, since = (rows[-1][column] for column in ("url", "by", "snapshot"))
+    status = "replaced by a newer version" if by == "superseded" else f"forgotten (matched {by})"
+    gone = {"home": [f"gone since snapshot {since}"]}
+    return Account(name, str(out), status, url, None, [], {}, [], [], {}, gone, "")
+
+
 def _steps(out: Path) -> tuple[Settings, ...] | str:
     from curate.steps.recipe import load
 
@@ -200,12 +211,14 @@ def near_ids(out: Path, name: str, most: int = 3) -> list[str]:
 
 
 def explain(outs: list[Path], name: str) -> Account:
-    """Return the account of a document from the first of the folders that has its id. Raises
-    UsageError if no folder has the id."""
-    for out in outs:
-        account = find(out, name)
-        if account is not None:
-            return account
+    """Return the account of a document from the first of the folders that has its id. The account
+    of a document that a HOME removed says why, and since which snapshot. Raises UsageError if no
+    folder has the id."""
+    for look in (find, _gone):
+        for out in outs:
+            account = look(out, name)
+            if account is not None:
+                return account
     near = [n for out in outs[:1] for n in near_ids(out, name)]
     hint = f"; did you mean {near[0]}?" if near else ""
     raise UsageError(f"no document {name!r} in {', '.join(str(o) for o in outs[:3])}{hint}")

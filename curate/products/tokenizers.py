@@ -34,6 +34,7 @@ def packing(name: str) -> Callable[[Function], Function]:
 
 
 Vocab = Size | tuple[Size, ...]
+_MOST_UNKNOWN = 0.001  # of the tokens, without a warning
 _VOCAB = Field(
     32_000,
     description=(
@@ -331,11 +332,18 @@ class ShardsProduct(Product):
             "val_by",
             "loss_tokens",
             "undrawn",
+            "unknown_tokens",
         )
         if undrawn := manifest.get("undrawn"):
             warnings.append(
                 f"{counted(undrawn, 'document')} encoded without --sampling, because they need"
                 " `tokenizers` (a normal form, or added tokens in the text)"
+            )
+        total = manifest["tokens"] + manifest.get("val", {}).get("tokens", 0)
+        if (unknown := manifest.get("unknown_tokens", 0)) > _MOST_UNKNOWN * total:
+            warnings.append(
+                f"{unknown / total:.1%} of the tokens are unknown: {path.name} has no token for"
+                " this text; train one on it, or use a tokenizer that spells unknown text in bytes"
             )
         own = {"encoder": encoders[0], "warnings": warnings}
         return {k: manifest[k] for k in keys if k in manifest} | own

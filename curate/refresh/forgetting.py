@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import wraps
@@ -259,28 +259,52 @@ REMOVED = pa.schema(
 )
 
 
+# A page on the web: scheme, user, host and default port; the scheme decides nothing.
+_WEB = r"(?i)^https?://(?:[^/?#]*@)?[^/?#:@]+(?::(?:80|443)?([/?#]|$))?"
+
+
 def normal_urls(urls: pa.Array) -> pa.Array:
-    """Return each URL in the form in which URLs are compared (`curate.dedup.exact.normal_url`)."""
-    normal = pc.replace_substring_regex(urls, r"https?://(www\.)?", "")
-    normal = pc.replace_substring_regex(normal, r"\?(utm_|ref|feed)[^\n]*", "")
-    return pc.utf8_rtrim(normal, characters="/")
+    """Return each URL in the form in which URLs are compared: without scheme (http, https), user,
+    default port, `www.`, fragment, slashes at the end, and parameters that begin with `utm_`. The
+    host is as in `hosts`. Text without a scheme keeps its host as it is written."""
+    web = pc.match_substring_regex(urls, _WEB)
+    host = pc.replace_substring_regex(hosts(urls), r"^www\.", "")
+    host = pc.coalesce(pc.if_else(web, host, ""), "")
+    rest = pc.replace_substring_regex(urls, _WEB, r"\1")
+    rest = pc.replace_substring_regex(rest, r"(?s)#.*", "")
+    page = pc.replace_substring_regex(rest, r"(?s)\?.*", "")
+    query = pc.replace_substring_regex(rest, r"(?s)^[^?]*\??", "&")
+    query = pc.replace_substring_regex(query, r"&utm_[^&]*", "")
+    query = pc.replace_substring_regex(pc.utf8_rtrim(query, characters="&"), r"^&", "?")
+    return pc.utf8_rtrim(pc.binary_join_element_wise(host, page, query, ""), characters="/")
+
+
+def _fold(names: Collection[str]) -> list[str]:
+    if not names:
+        return []  # a refresh that forgets nothing does without numba
+    from curate.filters.url_kernel import fold_host
+
+    return list(map(fold_host, names))
 
 
 def hosts(urls: pa.Array) -> pa.Array:
-    """Return the host name of each URL in lower case, without user, port and final dot; null for a
-    URL without a host."""
-    pattern = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@]+)"
+    """Return the host name of each URL in lower case and Unicode, without user, port and final dot;
+    null for a URL without a host."""
+    pattern = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#]*@)?(?P<host>[^/?#:@]+)"
     names = pc.struct_field(pc.extract_regex(urls, pattern), "host")
-    return pc.utf8_rtrim(pc.utf8_lower(names), characters=".")
+    names = pc.utf8_rtrim(pc.utf8_lower(names), characters=".")
+    others = pc.match_substring_regex(names, r"xn--|[^\x00-\x7F]")
+    folded = pa.array(_fold(names.filter(others).to_pylist()), pa.string())
+    return pc.replace_with_mask(names, others, folded)
 
 
 def normal_domain(text: str) -> str:
-    """Return a domain in the form in which domains are compared: in lower case, without `*.` and
-    outer dots. Raise UsageError if the text is not a domain."""
+    """Return a domain in the form in which domains are compared: in lower case and Unicode, without
+    `*.` and outer dots. Raise UsageError if the text is not a domain."""
     name = text.strip().lower().removeprefix("*.").strip(".")
     if not name or any(c in name for c in "/:@ \t\0") or "." not in name:
         raise UsageError(f"--domain {text}: write a host name such as example.org")
-    return name
+    return _fold([name])[0]
 
 
 @dataclass(frozen=True)
@@ -300,7 +324,8 @@ class Removals:
         for kind, value in entries:
             by[kind].add(value)
         urls = normal_urls(pa.array(sorted(by["url"]), pa.string())).to_pylist()
-        return Removals(frozenset(urls), frozenset(by["domain"]), frozenset(by["id"]))
+        domains = frozenset(_fold(by["domain"]))
+        return Removals(frozenset(urls), domains, frozenset(by["id"]))
 
     def __bool__(self) -> bool:
         return bool(self.urls or self.domains or self.ids or self.superseded)
@@ -314,7 +339,9 @@ class Removals:
         """Return string[rows]: the reason to remove each document (`superseded`, `domain`, `url` or
         `id`), or null to keep the document."""
         reason = pa.nulls(len(ids), pa.string())
-        domain = pa.array([False] * len(ids), pa.bool_())
+        domain = url = pa.array([False] * len(ids), pa.bool_())
+        if self.urls:
+            url = self._among(normal_urls(urls), "urls")
         if self.domains:
             name = hosts(urls)
             for _ in range(LABELS):
@@ -323,7 +350,7 @@ class Removals:
         for kind, mask in (
             ("superseded", self._among(ids, "superseded")),
             ("domain", domain),
-            ("url", self._among(normal_urls(urls), "urls")),
+            ("url", url),
             ("id", self._among(ids, "ids")),
         ):
             reason = pc.if_else(mask, pa.scalar(kind, pa.string()), reason)

@@ -37,7 +37,7 @@ from curate.formats.fetched import (
 )
 from curate.formats.inputs import InputPlan, carried_columns
 from curate.formats.kinds import format_by_name
-from curate.formats.listing import InputFile, find_files
+from curate.formats.listing import InputFile, find_files, one_spelling
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
 from llmcurate.base.errors import RunFailed, UsageError
@@ -171,7 +171,7 @@ def find_new(
             result.notices.append(
                 f"{remote.silent} known inputs: their server does not report whether they changed"
             )
-    seen = {without_commits(path): was for path, was in seen.items()}
+    seen = {without_commits(one_spelling(path)): was for path, was in seen.items()}
     opened: dict[str, str] = {}
 
     def is_known(path: str, state: str) -> bool:

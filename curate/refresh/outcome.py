@@ -78,11 +78,12 @@ class Refreshed:
         *("emptied_runs=scrubbed.runs", "unsearchable=scrubbed.indexes"),
         *("corpus_documents=corpus.documents", "corpus_text_bytes=corpus.text_bytes"),
         *("kept_ids=corpus.ids", "snapshots", "removed_snapshots", "seconds", "home", "products"),
-        *("totals.files_without_documents", "damaged", "changed"),
+        *("totals.files_without_documents", "damaged", "changed", "notices"),
     )
     home: Path
     kind: str = "nothing"  # run, rebuild, forget, rollback or nothing
     name: str | None = None
+    back_to: str | None = None  # snapshot of a rollback without what was forgotten since
     inputs: int = 0
     unchanged: int = 0
     totals: Totals = Totals()
@@ -97,6 +98,7 @@ class Refreshed:
     built: bool = False  # True if a product was made
     damaged: dict[str, str] = field(default_factory=dict)  # inputs left out -> reason
     changed: list[str] = field(default_factory=list)  # inputs that changed and were not read again
+    notices: list[str] = field(default_factory=list)  # about inputs, such as the files skipped
 
     @property
     def new(self) -> bool:
@@ -135,6 +137,9 @@ class Refreshed:
         notes += f", {self.forgotten:,} forgotten" if self.forgotten else ""
         if self.kind == "forget":
             forgotten = counted(self.forgotten, "document")
+            if self.back_to:
+                new = f"{forgotten} forgotten since then: new snapshot {where}"
+                return f"{self.home}: back to {self.back_to}; {new}, {documents}"
             return f"{where}: {forgotten} forgotten; corpus {documents}"
         t = self.totals
         without = counted(t.files_without_documents, "file")

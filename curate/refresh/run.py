@@ -22,6 +22,7 @@ from curate.corpus.indexes import link
 from curate.formats.columns import EXTRA
 from curate.formats.compression import path_of
 from curate.formats.inputs import InputPlan, plan_files
+from curate.formats.listing import one_spelling
 from curate.formats.read_settings import ReadSettings
 from curate.refresh import incremental, snapshot
 from curate.refresh.forgetting import Removals, Scrubbed, scrub
@@ -121,7 +122,7 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: RefreshOptions) 
     """Ingest the new inputs into a new snapshot, or resume a refresh that was killed."""
     began = time.perf_counter()
     check_code(recipe, how.allow_python)
-    recipe = recipe.without_missing_files()
+    recipe = recipe.without_missing_files(how.quiet)
     if line := incremental.check(recipe):
         say(line, how.quiet)
     if how.products:
@@ -173,18 +174,22 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: RefreshOption
     earlier = [r for r in lineage if r.kind != "forget"]
     if earlier and not how.rebuild:
         incremental.same_recipe(earlier[-1].plan.recipe, recipe)
-    files, columns, inputs_now = _new_files(state, earlier, recipe, inputs, how)
+    files, inputs_now = _new_files(state, earlier, recipe, inputs, how)
     if not files:
         if state.current and _has_new_removals(state, state.current):
-            return _forget_from(state, state.current, how)
-        return nothing_new(state, inputs_now.unchanged)
+            done = _forget_from(state, state.current, how)
+        else:
+            done = nothing_new(state, inputs_now.unchanged)
+        return replace(done, notices=inputs_now.notices)
     base = None if how.rebuild else state.current
     _check_ground(state, base)
     plan = plan_files(files, recipe.read.partition_bytes, columns=recipe.read.named)
+    before = InputPlan((), ()) if base is None else _plan(earlier[-1])
     plan = replace(
         plan,
         # A column keeps its type in the corpus; values of other types go to `extra`.
-        columns=dict(sorted({EXTRA: "json", **plan.columns, **columns}.items())),
+        columns=dict(sorted({EXTRA: "json", **plan.columns, **before.columns}.items())),
+        own=tuple(sorted({*plan.own, *before.own})),
         notices=tuple(f"damaged input {p}: {what}" for p, (_, what) in inputs_now.damaged.items()),
         unreadable=inputs_now.unreadable,
     )
@@ -193,7 +198,8 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: RefreshOption
     _plan_new(recipe, plan, [] if how.rebuild else earlier, state.home)
     record = Plan(state.current, plan.dump(), described, inputs_now.unchanged)
     refresh = state.begin(name, "rebuild" if how.rebuild else "run", base, record, files)
-    return _finish_whole(state, refresh, recipe, inputs, how)
+    done = _finish_whole(state, refresh, recipe, inputs, how)
+    return replace(done, notices=inputs_now.notices)
 
 
 def _check_options(state: State, pending: Refresh, how: RefreshOptions) -> None:
@@ -230,13 +236,14 @@ def _new_files(
     inputs: list[str],
     how: RefreshOptions,
     dry: bool = False,
-) -> tuple[list[Any], dict[str, str], NewInputs]:
+) -> tuple[list[Any], NewInputs]:
     names = [r.name for r in earlier]
     if not inputs and recipe.input:
         inputs = list(recipe.input)
     if not inputs and not how.rebuild:
         raise UsageError("name inputs: files, folders, patterns or lists (*.paths.gz)")
-    known: Damaged = state.fact("damaged") or {}
+    damaged_before = (state.fact("damaged") or {}).items()
+    known: Damaged = {one_spelling(path): was for path, was in damaged_before}
     find = partial(
         find_new,
         remote=_remote(recipe, state.home, how, dry),
@@ -246,14 +253,20 @@ def _new_files(
         damaged=None if how.damaged == "take" else known,
     )
     if how.rebuild:
-        rel = {f.url or f.path: f.rel for r in earlier for f in _plan(r).files}
-        inputs_now = find([*state.seen(names), *inputs], {})
+        rel = {f.url or one_spelling(f.path): f.rel for r in earlier for f in _plan(r).files}
+        ingested = state.seen(names)
+        local = [path for path in ingested if "://" not in path]
+        if gone := [path for path in local if not Path(path_of(path)).exists()]:
+            raise UsageError(
+                f"--rebuild reads all inputs again, but {gone[0]} does not exist ({len(gone):,} of"
+                f" {counted(len(ingested), 'input')} missing): restore it, or refresh the others"
+                " into another HOME"
+            )
+        inputs_now = find([*ingested, *inputs], {})
         files = [replace(f, rel=rel.get(f.url or f.path, f.rel)) for f in inputs_now.new]
-        columns: dict[str, str] = {}
     else:
         inputs_now = find(inputs, state.seen(names), how.changed)
         files = inputs_now.new
-        columns = _plan(earlier[-1]).columns if earlier else {}
     home = state.home.resolve()
     for file in files:
         if "://" not in file.path and home in Path(file.path).resolve().parents:
@@ -272,7 +285,7 @@ def _new_files(
     changed = inputs_now.changed if how.changed == "leave" else []
     if not dry and changed != (state.fact("changed") or []):
         state.set_fact("changed", changed)
-    return files, columns, inputs_now
+    return files, inputs_now
 
 
 def _remote(recipe: Recipe, home: Path, how: RefreshOptions, dry: bool) -> Remote | None:
@@ -326,8 +339,8 @@ def forget(home: Path, entries: list[tuple[str, str]], how: RefreshOptions) -> R
 
 def roll_back(home: Path, name: str, how: RefreshOptions) -> Refreshed:
     """Make the snapshot `name` the current one. The name `parent` stands for the snapshot that was
-    current before the present one. If the snapshot has documents that were forgotten later, make a
-    new snapshot without them."""
+    current before the last inputs of the present one came. If the snapshot has documents that were
+    forgotten later, make a new snapshot without them."""
     with open_state(home) as state:
         pending = state.pending()
         if pending and not how.abandon:
@@ -338,9 +351,8 @@ def roll_back(home: Path, name: str, how: RefreshOptions) -> Refreshed:
         if pending:
             snapshot.drop(state, pending.name)
         if name == "parent":
-            by_name = {r.name: r for r in state.refreshes()}
-            now = state.current
-            name = (by_name[now].plan.parent if now else None) or ""
+            ingested = [r for r in state.lineage(state.current) if r.kind != "forget"]
+            name = (ingested[-1].plan.parent if ingested else None) or ""
             if not name:
                 raise UsageError(f"{home}: there is no snapshot before the current one")
         standing = snapshot.names_by_date(state)
@@ -349,7 +361,7 @@ def roll_back(home: Path, name: str, how: RefreshOptions) -> Refreshed:
                 f"{home}: no snapshot {name}; existing snapshots: {', '.join(standing) or 'none'}"
             )
         if _has_new_removals(state, name):
-            return _forget_from(state, name, how)
+            return replace(_forget_from(state, name, how), back_to=name)
         _check_ground(state, name)
         state.set_fact("current", name)
         snapshot.point_current_to(home, name)
@@ -506,7 +518,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: RefreshOptions) 
     missing = to_fetch(recipe.document_steps)
     for file in missing:
         say(f"a refresh fetches {file} first", how.quiet)
-    recipe = recipe if missing else recipe.without_missing_files()
+    recipe = recipe if missing else recipe.without_missing_files(how.quiet)
     if not (home / FILE).exists():
         names = inputs or list(recipe.input)
         new_inputs = find_new(
@@ -526,7 +538,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: RefreshOptions) 
         earlier = [r for r in state.lineage(state.current) if r.kind != "forget"]
         if earlier and not how.rebuild and not missing:  # comparing needs these files
             incremental.same_recipe(earlier[-1].plan.recipe, recipe)
-        files, _, inputs_now = _new_files(state, earlier, recipe, inputs, how, dry=True)
+        files, inputs_now = _new_files(state, earlier, recipe, inputs, how, dry=True)
         return _preview_lines(files, inputs_now.unchanged, home)
 
 

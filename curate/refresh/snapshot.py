@@ -25,7 +25,7 @@ from curate.corpus.manifests import file_record, manifest_path, total_ids, write
 from curate.refresh.forgetting import Removals
 from curate.refresh.outcome import Corpus, RefreshOptions
 from curate.refresh.state import DONE, State
-from curate.run.homes import CURRENT, FOLDER, RUNS, manifest
+from curate.run.homes import CURRENT, FOLDER, RUNS, manifest, removed_file
 from curate.steps.registry import step_class
 from llmcurate.base.disk.files import (
     TEMPORARY,
@@ -48,12 +48,6 @@ def folder_of(home: Path, name: str) -> Path:
 def beside(folder: Path) -> tuple[Path, Path]:
     """Return the paths of a snapshot's manifest and of its list of removed documents."""
     return manifest_path(folder), folder.with_name(f"{folder.name}.removed.parquet")
-
-
-def removed_file(folder: Path) -> Path | None:
-    """Return the path of a snapshot's list of removed documents; None if nothing was removed."""
-    path = beside(folder)[1]
-    return path if path.is_file() else None
 
 
 def remove_beside(folder: Path, home: Path) -> None:

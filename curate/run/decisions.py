@@ -236,7 +236,7 @@ def _largest(db: Any, source: str) -> str:
         f"""SELECT kept_id, count(*) FROM {source} WHERE "drop" AND kept_id IS NOT NULL
         GROUP BY kept_id ORDER BY 2 DESC, 1 LIMIT 1"""
     ).fetchone()
-    return f"; {row[1]:,} of them are duplicates of {row[0]}" if row else ""
+    return f"; {row[0]} has the most duplicates ({row[1]:,})" if row else ""
 
 
 # The sample: at most this many texts, characters per text, and partitions.

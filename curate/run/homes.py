@@ -195,6 +195,12 @@ def corpus_of(out: Path) -> Corpus:
     )
 
 
+def removed_file(folder: Path) -> Path | None:
+    """Return the path of a snapshot's list of removed documents; None if nothing was removed."""
+    path = folder.with_name(f"{folder.name}.removed.parquet")
+    return path if path.is_file() else None
+
+
 def _notes(snapshot: Path) -> tuple[str, ...]:
     content = manifest(snapshot)
     removed, superseded = content.get("removed", 0), content.get("superseded", 0)

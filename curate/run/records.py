@@ -723,6 +723,9 @@ def _tokenizer_remark(card: dict[str, Any]) -> list[str]:
     return []
 
 
+FEW_SAMPLES = 20  # one of them is over 5 % of an accuracy
+
+
 def product_line(product: dict[str, Any]) -> str:
     if product["makes"] == "tokenizer":
         cards = product.get("cards", [product["card"]])
@@ -749,11 +752,18 @@ def product_line(product: dict[str, Any]) -> str:
         held = f"{bits:.2f} bits per byte" if bits is not None else f"loss {s['held_out_loss']:.2f}"
         known = [s[name] for name in ("first_loss", "last_loss") if s[name] is not None]
         losses = " -> ".join(f"{loss:.2f}" for loss in known) or "not recorded"
-        for name, value in (s.get("held_out_terms") or {}).items():
+        terms = s.get("held_out_terms") or {}
+        for name, value in terms.items():
             held += f", {name.replace('_', ' ')} {value:.3f}"
+        trained = f"{product['label']}: {s['parameters'] / 1e6:.1f} million parameters,"
+        trained += f" {counted(s['steps'], 'step')},"
+        if terms.keys().isdisjoint(("accuracy", "exact_match")):
+            return f"{trained} loss {losses}, {held} on held-out text"
+        samples = s["scored_documents"]
+        few = " (too few to trust: raise --held-out)" if samples < FEW_SAMPLES else ""
         return (
-            f"{product['label']}: {s['parameters'] / 1e6:.1f} million parameters,"
-            f" {counted(s['steps'], 'step')}, loss {losses}, {held} on held-out text"
+            f"{trained} training loss {losses}; on {counted(samples, 'held-out sample')}{few}:"
+            f" {held}"
         )
     if product["makes"] == "language_model":
         card = product["card"]

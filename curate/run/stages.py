@@ -376,7 +376,7 @@ class Stages:
         `file`, and may write the files in `beside`."""
         entry = self.ledger.stage_result(key, Once)
         if entry is not None and self.store.holds(file):
-            sealed = [(file.with_name(n), seal) for n, seal in entry.files.items()]
+            sealed = [(file.with_name(n), made) for n, made in entry.files.items()]
             if not self.intact.faults(sealed):
                 self.store.read_all(sealed)
                 return entry.value, entry.cpu

@@ -106,9 +106,10 @@ class Settings(BaseModel):
         """Return lines about the settings for the report, such as a rule that is skipped."""
         return []
 
-    def without_missing_files(self) -> Self:
+    def without_missing_files(self, quiet: bool = False) -> Self:
         """Return the step without the published lists that this machine lacks and cannot download.
-        The settings then record the lists that are used, and a message names the missing ones."""
+        The settings then record the lists that are used, and a message, unless `quiet`, names the
+        missing ones."""
         return self
 
     def limits(self) -> list[Limit]:

@@ -53,9 +53,10 @@ class FunctionInFile:
         """Return the place of a function. A notebook's function is written to a file. Raise
         UsageError for a function that is not at the top level or has no source."""
         name = getattr(function, "__qualname__", repr(function))
-        file = getattr(getattr(function, "__code__", None), "co_filename", "")
+        code = getattr(function, "__code__", None)
+        file = getattr(code, "co_filename", "")
         if not str(file).endswith(".py") or not Path(file).is_file():
-            if not name.isidentifier() or function.__code__.co_freevars:
+            if code is None or not name.isidentifier() or code.co_freevars:
                 raise UsageError(
                     f"{name} cannot be sent to workers: define it with `def` at the top level"
                 )
@@ -89,6 +90,9 @@ class FunctionInFile:
             near = get_close_matches(self.name, names, 1, 0.5)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise UsageError(f"{relative_path(self.path)} has no function {self.name!r}{hint}")
+        body = ast.parse(self.path.read_text(encoding="utf-8-sig")).body
+        if any(isinstance(n, ast.AsyncFunctionDef) and n.name == self.name for n in body):
+            raise UsageError(f"{self.shown} is an async function: define it by `def` alone")
         return sources
 
     def digest(self) -> str:
@@ -266,7 +270,7 @@ def names_in(file: Path) -> list[str] | None:
     waiting: list[ast.AST] = list(ast.parse(file.read_text(encoding="utf-8-sig"), str(file)).body)
     while waiting:
         node = waiting.pop(0)
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.append(node.name)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             names += [(alias.asname or alias.name).split(".")[0] for alias in node.names]

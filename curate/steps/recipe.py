@@ -87,8 +87,8 @@ class Recipe:
         """True if a step builds the corpus from other sources and no step reads the run's input."""
         return not self.reads_input and any(p.makes == "corpus" for p in self.products)
 
-    def without_missing_files(self) -> Recipe:
-        return replace(self, steps=tuple(step.without_missing_files() for step in self.steps))
+    def without_missing_files(self, quiet: bool = False) -> Recipe:
+        return replace(self, steps=tuple(s.without_missing_files(quiet) for s in self.steps))
 
     def resolved(self) -> dict[str, Any]:
         """Return all settings, defaults included, in the form that `parse` reads."""
@@ -181,6 +181,8 @@ class Change:
         if self.key:
             hint = _nearest(self.section, sorted(names))
             raise UsageError(f"{self.given}: no section {self.section!r}; {hint}")
+        if path in names:
+            raise UsageError(f"{self.given}: write {path}.KEY=value, for one setting of the step")
         last = sorted({name.rpartition(".")[2] for _, name in known})
         near = get_close_matches(path, [*last, *names], 1)
         hint = f"did you mean {near[0]!r}?" if near else "write section.key=value"
@@ -249,9 +251,10 @@ class Entry:
 
     def change(self, change: Change) -> None:
         key, _, inner = change.key.partition(".")
-        kind, before = self.kind.model_fields.get(key), self.settings.get(key) or {}
+        kind = self.kind.model_fields.get(key)
+        before = self.settings.get(key, kind.get_default() if kind else None) or {}
         if kind and inner and get_origin(kind.annotation) is dict and isinstance(before, dict):
-            self.settings[key] = {**before, inner: change.value}
+            self.settings[key] = {str(k): v for k, v in before.items()} | {inner: change.value}
         else:
             key = change.key
             self.settings[key] = change.value

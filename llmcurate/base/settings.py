@@ -74,8 +74,9 @@ def problem(error: ValidationError, named: Callable[[str], str] = str, kind: Any
     value = first["input"]
     shown = repr(value) if isinstance(value, str) else str(value)
     shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
+    state = "has no value" if value is None else f"is {shown}"
     choices = [first, *(other for other in others if _path_of(other) == place)]
-    return f"{name} is {shown}: {', or '.join(dict.fromkeys(map(_advice, choices)))}"
+    return f"{name} {state}: {', or '.join(dict.fromkeys(map(_advice, choices)))}"
 
 
 def _path_of(error: Any) -> list[str | int]:

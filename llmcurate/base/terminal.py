@@ -408,10 +408,14 @@ def coloured(stream: TextIO) -> bool:
 # grace period, which is safe at any point of a run.
 GRACE_SECONDS = 3.0
 EXIT_CODES = {number: 128 + number for number in (signal.SIGINT, signal.SIGTERM)}  # as shells do
-LINES = {
-    signal.SIGINT: "stopped; run the same command to resume",
-    signal.SIGTERM: "llmcurate: stopped by SIGTERM; run the same command to resume",
-}
+ONE_GO = ("generate", "evaluate", "predict")  # long commands that do not resume
+
+
+def stopped(number: int = signal.SIGINT) -> str:
+    """Return the line that says how the process was stopped, and if it can resume."""
+    line = "stopped" if number == signal.SIGINT else "llmcurate: stopped by SIGTERM"
+    resumes = not sys.argv[1:] or sys.argv[1] not in ONE_GO
+    return f"{line}; run the same command to resume" if resumes else line
 
 
 def end_on_sigterm() -> None:
@@ -422,7 +426,7 @@ def end_on_sigterm() -> None:
     def end(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         if os.getpid() == process:  # false in a forked process
-            print_lines(LINES[signal.SIGTERM])
+            print_lines(stopped(number))
         sys.exit(EXIT_CODES[signal.SIGTERM])
 
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
@@ -447,7 +451,7 @@ def prompt_interrupt() -> Iterator[None]:
             number = received[0]
             if number in EXIT_CODES and not finished.wait(GRACE_SECONDS):
                 if signal.getsignal(number) != signal.SIG_DFL:  # else the line was printed already
-                    print_lines(LINES[signal.Signals(number)])
+                    print_lines(stopped(number))
                 os._exit(EXIT_CODES[signal.Signals(number)])
 
     watcher = threading.Thread(target=watch, daemon=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from curate.cli.training import say_checkpoint
 from llmcurate.base.errors import UsageError
 from train.device import device_notices, keep_compiled, pick_device, same_bits
 
@@ -68,6 +69,14 @@ def test_the_gpu_of_a_mac_is_refused_and_a_run_on_its_cpu_says_why(monkeypatch):
         pick_device("mps")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert device_notices(torch.device("cpu"), deterministic=True) == []
+
+
+@pytest.mark.parametrize("mac", [True, False])
+def test_commands_that_use_a_model_say_that_a_macs_gpu_is_idle(monkeypatch, tmp_path, capsys, mac):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mac)
+    say_checkpoint(tmp_path, "best", device="auto")
+    said = capsys.readouterr().err
+    assert said.startswith("on the CPU: a Mac's GPU has no float64") if mac else not said
 
 
 def test_a_model_without_memory_is_built_without_loading_the_compiler() -> None:

@@ -13,6 +13,7 @@ from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.roles import SPELLING, with_tokens
+from llmcurate.base.tokenizer_file import read_file
 from tokenize_kit.card import Card, Measured, Sample, measure
 from tokenize_kit.change.original import (
     FILES,
@@ -137,7 +138,7 @@ def convert(
     try:
         data, known = file_of_form(source.form, to)
         if source.kind == to == "tokenizer.json":  # unchanged, with fields that the form lacks
-            data = source.path.read_bytes()
+            data = read_file(source.path)
         after = _reopen(source.form, data, to)
         sample = Sample()
         texts = builtin_batches(source.form) if batches is None else _sampling(batches, sample)
@@ -149,6 +150,15 @@ def convert(
                 "; U+2581 is a character there and a space in SentencePiece: verify on your own"
                 " texts (--on), or convert the tokenizer.model that was trained with it"
             )
+        elif (
+            source.kind == "tokenizer.json"
+            and isinstance(source.form, Pieces)
+            and source.form.charsmap
+        ):
+            more = (
+                "; the Precompiled normalizer of a tokenizer.json drops marks behind some letters,"
+                " and SentencePiece keeps them: verify on your own texts (--on)"
+            )
         raise CannotHold(f"{source.path}: cannot become {to}: {error}{more}") from None
     if batches is not None and not verified["verified_texts"]:
         raise UsageError("no document with text to verify on")
@@ -159,7 +169,7 @@ def convert(
     if batches is not None and (formats := [k for k in (to, source.kind) if k in _MEASURED]):
         with TemporaryDirectory() as folder:  # on these texts, both have the same ids
             file = Path(folder) / FILES[formats[0]]
-            file.write_bytes(data if formats[0] == to else source.path.read_bytes())
+            file.write_bytes(data if formats[0] == to else read_file(source.path))
             measured, _ = measure(file, sample, "a sample of the texts used to verify it")
             card = replace(card, measured=measured)
     write_files(out, to, data, source, card)

@@ -62,7 +62,7 @@ from tokenize_kit.formats.json_forms import (
 )
 from tokenize_kit.formats.sentencepiece_model import read_form
 from tokenize_kit.formats.tekken import is_tekken, load_json
-from tokenize_kit.formats.tiktoken import is_ranks
+from tokenize_kit.formats.tiktoken import is_ranks, listed_special
 from tokenize_kit.formats.tokenizer_json import Parts, parts_of, write_transformers
 
 _UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
@@ -106,7 +106,9 @@ class Original:
         assert isinstance(self.form, ByteBpe)
         encoder = Encoder(byte_bpe_tokenizer(self.form))
         if encoder.plan is None:
-            raise CannotHold(f"{self.path}: our kernels cannot encode it: {encoder.reason}")
+            raise CannotHold(
+                f"{self.path}: our kernels cannot encode it: {encoder.reason}; change that first"
+            )
         return encoder.plan
 
 
@@ -415,6 +417,9 @@ def _form(kind: str, vocabulary: Vocabulary, notes: list[str]) -> tuple[Form, Re
     form = form_from_json(parts)
     if kind == "tiktoken":
         assert isinstance(form, ByteBpe)
+        if listed_special(vocabulary.path) is None:
+            added = ", ".join(f"{name} with id {number}" for name, number in form.special.items())
+            notes.append(f"no card beside the file lists special tokens: added {added}")
         return form, by_tiktoken(vocabulary.encode, form)
     if vocabulary.dropout:
         notes.append(

@@ -181,7 +181,10 @@ def read_plan(parts: Parts) -> Plan:
         raise Unsupported(f"the normalizer {form}")
     for token in parts["added_tokens"]:
         if not token["special"] and (token["lstrip"] or token["rstrip"] or token["single_word"]):
-            raise Unsupported("an added token that strips spaces or matches whole words only")
+            raise Unsupported(
+                f"the added token {token['content']!r} strips spaces or matches whole words only"
+                " (lstrip, rstrip, single_word)"
+            )
     try:
         tables = tuple(compile_pattern(p) for p in patterns_of(parts["pre_tokenizer"]))
     except UnsupportedPattern as error:

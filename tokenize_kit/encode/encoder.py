@@ -404,8 +404,13 @@ class Encoder:
         except BaseException as error:  # the library raises bare Exception, and panics
             if not (isinstance(error, Exception) or panicked(error)):
                 raise
+            if len(texts) > 1:  # find the text
+                return [encoding for text in texts for encoding in self._encoded([text])]
             reason = " ".join(str(error).split())[:200]
-            raise RunFailed(f"this tokenizer cannot encode the texts: {reason}") from error
+            if "unk_id" in reason:
+                reason = "it has no token for a character there, and no unknown token (unk_id)"
+            shown = texts[0] if len(texts[0]) <= 60 else f"{texts[0][:60]}..."
+            raise RunFailed(f"this tokenizer cannot encode the text {shown!r}: {reason}") from error
 
     def _by_library(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids, sizes = [], []

@@ -82,6 +82,7 @@ class SpmEncoder:
         """Read a model file. raw: its bytes; library: a SentencePieceProcessor of the same file."""
         self.library, self._by_library = library, by_library(library)
         self.reason: str | None = None
+        self.unknown: int = library.unk_id()
         try:
             model = read_model(raw)
             self._normalizer = _normalizer(model)

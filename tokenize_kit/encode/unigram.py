@@ -180,7 +180,10 @@ def _encode_word(data, a, z, unigram, fallback, rounds, total, work, out, w):
     if not lacks:
         for k in range(first, n):
             out[w + k - first] = work.path[k]
-        return w + n - first, total, margin, n
+        end = w + n - first
+        if not fallback.joined:  # a text may spell the unknown token
+            end = join_unknown(fallback.unknown, out, w, end)
+        return end, total, margin, n
     before = w
     for k in range(first, n):
         if work.path[k] >= 0:

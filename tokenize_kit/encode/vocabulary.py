@@ -29,7 +29,7 @@ from tokenize_kit.encode.parts import Encode
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.formats.json_forms import byte_bpe_tokenizer
 from tokenize_kit.formats.tekken import is_tekken, load_json
-from tokenize_kit.formats.tiktoken import PATTERN_NAMES, from_ranks, is_ranks
+from tokenize_kit.formats.tiktoken import PATTERN_NAMES, from_ranks, is_ranks, listed_special
 
 # Like Encode, with two more arguments: the rows' keys, uint64[rows], and a rate.
 Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarray]]
@@ -102,6 +102,8 @@ class Vocabulary:
                 )
             elif source == SPELLING:
                 why = f"known by its spelling; --{option}-token names another"
+                if self.file.endswith(".tiktoken"):
+                    why = f"id {number}, added: the file lists no special tokens, nor does a card"
                 lines.append(f"{names[number]} {role}s each document ({why})")
             elif role == "begin" and begins is None and begin is None:
                 why = "as the tokenizer puts it before a text; --no-bos leaves it out"
@@ -113,7 +115,13 @@ def open_vocabulary(path: Path, pattern: str | None = None) -> Vocabulary:
     """Open a tokenizer file. pattern: the name of a published pattern, for .tiktoken files. Raises
     ``LlmcurateError`` naming the file."""
     if is_ranks(path):
-        return _library(path, load_ranks(path, pattern), "tokenizer.tiktoken")
+        tokenizer = load_ranks(path, pattern)
+        vocabulary = _library(path, tokenizer, "tokenizer.tiktoken")
+        if listed_special(path) is None:
+            return vocabulary
+        # A copy elsewhere would lack the card with the special tokens.
+        converted = tokenizer.to_str().encode()
+        return replace(vocabulary, file="tokenizer.json", converted=converted)
     if pattern is not None:
         raise UsageError(f"{path}: a pattern is for .tiktoken files; leave it out")
     if path.suffix == ".model":
@@ -160,7 +168,7 @@ def load_ranks(path: Path, pattern: str | None) -> Tokenizer:
             f"{path}: a .tiktoken file does not contain its pattern: give --pattern, one of {names}"
         )
     try:
-        tokenizer = byte_bpe_tokenizer(from_ranks(read_file(path), pattern))
+        tokenizer = byte_bpe_tokenizer(from_ranks(read_file(path), pattern, listed_special(path)))
     except ValueError as error:
         raise UsageError(f"{path}: not a .tiktoken file: {error}") from None
     tokenizer.encode_special_tokens = True

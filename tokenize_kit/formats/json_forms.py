@@ -8,7 +8,6 @@ before runs of spaces, which changes no id and saves work."""
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from dataclasses import replace
@@ -19,6 +18,7 @@ from typing import Any, Literal
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from llmcurate.base.tokenizer_file import post_processor
+from tokenize_kit.formats.charsmap_steps import charsmap_steps, split_charsmap
 from tokenize_kit.formats.forms import (
     BYTE,
     BYTE_PIECES,
@@ -177,7 +177,7 @@ def _normalizers(model: Pieces) -> list[Any]:
     steps: list[Any] = []
     if model.charsmap:
         try:
-            steps.append(normalizers.Precompiled(model.charsmap))
+            steps += charsmap_steps(model.charsmap)
         except Exception as error:  # the library raises bare Exception
             raise CannotHold(f"its precompiled normalizer is damaged ({error})") from None
     if model.squeeze:
@@ -288,6 +288,11 @@ def pieces_from_json(parts: Parts, whole: bool = True) -> Pieces:
         if token.number == len(rows):
             rows.append((token.content, 0.0))
     fallback = bool(model.get("byte_fallback"))
+    if whole and fallback and (spelled := [text for text in BYTE_PIECES if text in kinds]):
+        raise CannotHold(
+            f"its byte tokens, such as {spelled[0]}, are added tokens too, which SentencePiece's"
+            " bytes cannot be: take them out of added_tokens in the tokenizer.json"
+        )
     pieces = []
     for number, (text, score) in enumerate(rows):
         plain = BYTE if fallback and text in BYTE_PIECES else NORMAL
@@ -318,14 +323,12 @@ def escapes_spaces(parts: Parts) -> bool:
 
 
 def _preparation(parts: Parts, whole: bool) -> tuple[bytes, bool, bool, bool]:
-    steps = flat_steps(parts.get("normalizer"))
-    charsmap, squeeze, prefix, escaped = b"", False, False, False
+    charsmap, steps = split_charsmap(flat_steps(parts.get("normalizer")))
+    squeeze, prefix, escaped = False, False, False
     for step in steps:
         kind = step["type"]
         pattern = step.get("pattern", {})
-        if kind == "Precompiled" and step is steps[0]:
-            charsmap = base64.b64decode(step["precompiled_charsmap"])
-        elif kind == "Prepend" and step["prepend"] == SPACE:
+        if kind == "Prepend" and step["prepend"] == SPACE:
             prefix = True
         elif kind == "Replace" and pattern.get("String") == " " and step["content"] == SPACE:
             escaped = True

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import re
 from pathlib import Path
 
 import numpy as np
 
+from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.tokenizer_file import read_file
 from tokenize_kit.formats.forms import Added, ByteBpe, CannotHold
 from tokenize_kit.formats.merges import Pairs, derive_merges, pair_table
@@ -83,10 +85,23 @@ def read_ranks(raw: bytes) -> dict[bytes, int]:
     return ranks
 
 
-def from_ranks(raw: bytes, pattern: str) -> ByteBpe:
-    """Return tiktoken's ranks as ByteBpe. pattern: one of PATTERN_NAMES. Raises ValueError."""
+def listed_special(path: Path) -> dict[str, int] | None:
+    """Return the ids of the special tokens in the card that a conversion wrote beside a .tiktoken
+    file; None if there is no card of this very file."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    for card in (path.with_suffix(".card.json"), path.with_name("tokenizer_card.json")):
+        if card.is_file() and (stated := read_json(card)).get("tokenizer_sha256") == digest:
+            special = stated.get("special_tokens")
+            return special if isinstance(special, dict) else None
+    return None
+
+
+def from_ranks(raw: bytes, pattern: str, special: dict[str, int] | None = None) -> ByteBpe:
+    """Return tiktoken's ranks as ByteBpe. pattern: one of PATTERN_NAMES. special: the ids of the
+    special tokens; None for those published for the pattern. Raises ValueError."""
     ranks = read_ranks(raw)
-    special = special_of(pattern, max(ranks.values()))
+    if special is None:
+        special = special_of(pattern, max(ranks.values()))
     ranks.pop(b"", None)
     added = tuple(Added(name, number, True) for name, number in special.items())
     cut = pattern_with(pattern, PATTERNS[pattern].digits).parts

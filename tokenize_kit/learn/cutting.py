@@ -13,6 +13,7 @@ from typing import Literal
 from tokenizers import Regex, normalizers
 
 from llmcurate.base.errors import UsageError
+from tokenize_kit.formats.charsmap_steps import charsmap_steps
 from tokenize_kit.formats.sentencepiece_model import BYTES, fields
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.named import SCRIPT_BOUNDARIES, Pattern
@@ -36,7 +37,7 @@ def normaliser(name: Normal, unigram: bool) -> normalizers.Normalizer | None:
         return normalizers.BertNormalizer()
     if name == "nfkc" and not unigram:
         return normalizers.NFKC()
-    return normalizers.Precompiled(rules_of(name))
+    return normalizers.Sequence(charsmap_steps(rules_of(name)))
 
 
 def rules_of(rule: str) -> bytes:

@@ -372,7 +372,10 @@ class _Training:
             yield "space-runs: the corpus has no two spaces in a row; leave space-runs out"
         if tokens < size:
             found = counted(trained.tokenizer.get_vocab_size(with_added_tokens=True), "token")
-            yield f"{found} instead of {size}: the corpus is too small for more"
+            why = f"no other two tokens stand side by side {options.min_frequency} times in a word"
+            if options.model == "unigram":
+                why = "the corpus has too few different words for more"
+            yield f"{found} instead of {size}: {why}"
 
     def _round_trip(self, tokenizer: Tokenizer, figures: Measured) -> tuple[int, list[str]]:
         """Return the number of texts tried, and a warning for each that is not decoded exactly. For

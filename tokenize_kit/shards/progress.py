@@ -50,7 +50,8 @@ class InputChanged(Exception):
 class Progress:
     """The saved progress of an encode. position: the position at which to resume; state: the states
     of file writers as JSON, by name; undrawn: how many documents so far were encoded without random
-    sampling, because sampling was asked for but cannot handle these documents."""
+    sampling, because sampling was asked for but cannot handle these documents; unknown: how many
+    tokens so far are the unknown token."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class Progress:
         self.folder, self._identity = folder, identity
         self.position = BEGIN
         self.state: dict[str, bytes] = {}
-        self._bytes = self._unsaved = self.undrawn = 0
+        self._bytes = self._unsaved = self.undrawn = self.unknown = 0
         self._hashed: dict[str, tuple[Any, int]] = {}  # file: hash, hashed bytes
         say = say or (lambda line: None)
         _unlink(folder)
@@ -103,13 +104,14 @@ class Progress:
             state, read = saved["state"], int(saved["read"])
             state = {writer: encode(values) for writer, values in state.items()}
             position = Position(int(saved["documents"]), str(saved["digest"]))
-            undrawn = int(saved["undrawn"])
+            undrawn, unknown = int(saved["undrawn"]), int(saved["unknown"])
         except FileNotFoundError as error:
             lost = Path(error.filename).name
             return "" if lost == NAME else f"{lost} of the stopped run is missing"
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return "files of the stopped run cannot be read"
-        self.position, self.state, self._bytes, self.undrawn = position, state, read, undrawn
+        self.position, self.state, self._bytes = position, state, read
+        self.undrawn, self.unknown = undrawn, unknown
         return ""
 
     def _read(self, name: str, size: int) -> list[int | str]:
@@ -151,6 +153,7 @@ class Progress:
             "digest": position.digest,
             "read": self._bytes,
             "undrawn": self.undrawn,
+            "unknown": self.unknown,
             "files": written,
             "state": {writer: json_values(state) for writer, (state, _) in saved_as.items()},
         }

@@ -43,12 +43,14 @@ DOCUMENTS = pa.schema(
 class Encoded:
     """Encoded documents. tokens: the tokens of all documents, concatenated; table: one row of
     DOCUMENTS per document; mask: uint8[tokens], 1 for tokens that count in training, None if all
-    count; undrawn: how many documents random sampling could not handle (encode/sampling.py)."""
+    count; undrawn: how many documents random sampling could not handle (encode/sampling.py);
+    unknown: how many tokens are the unknown token."""
 
     tokens: np.ndarray
     table: pa.Table
     mask: np.ndarray | None = None
     undrawn: int = 0
+    unknown: int = 0
 
     def __len__(self) -> int:
         return self.table.num_rows

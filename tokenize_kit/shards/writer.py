@@ -14,7 +14,6 @@ Formats of other trainers have other files instead of .bin and .idx (shard_files
 
 from __future__ import annotations
 
-import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,6 +29,7 @@ from llmcurate.base.disk.sealed_json import encode_json, seal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.roles import BESIDE, copy_beside
+from llmcurate.base.tokenizer_file import read_file
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.gigatoken_encoder import trusted
 from tokenize_kit.encode.parts import PART_BYTES, encode_parts
@@ -294,10 +294,18 @@ def _encoder(
     candidate = None if column is None else open_candidate(vocabulary.path, layout.pattern)
     in_parts = sample is None and column is None and vocabulary.encoder.can_settle
 
+    unknown = vocabulary.encoder.unknown
+
+    def count_unknown(ids: np.ndarray) -> int:
+        return 0 if unknown is None else int(np.count_nonzero(ids == unknown))
+
     def encode_whole(texts: Texts) -> Encoded:
         mask, undrawn = None, 0
         if sample is None or rate is None:
-            ids, counts = chosen.encode(texts.data, texts.offsets)
+            try:
+                ids, counts = chosen.encode(texts.data, texts.offsets)
+            except RunFailed as error:
+                raise RunFailed(f"{vocabulary.path}: {error}") from error
         else:
             drawn_by = keys(texts.names["id"], layout.sampling_seed)
             ids, counts = sample(texts.data, texts.offsets, drawn_by, rate)
@@ -308,10 +316,10 @@ def _encoder(
         if column is not None and candidate is not None:
             edges = (begin is not None, end is not None)
             mask = mask_of(texts, column, candidate, ids, counts, *edges)
-        return Encoded(tokens, _table(texts, lengths), mask, undrawn)
+        return Encoded(tokens, _table(texts, lengths), mask, undrawn, count_unknown(ids))
 
     def encode_long(texts: Texts) -> Encoded:
-        tokens = np.array([] if begin is None else [begin], dtype)
+        tokens, lost = np.array([] if begin is None else [begin], dtype), 0
 
         def append(ids: np.ndarray) -> None:
             tokens.resize(len(tokens) + len(ids), refcheck=False)  # moves pages without a copy
@@ -321,9 +329,10 @@ def _encoder(
         for ids in encode_parts([row], vocabulary.encode, vocabulary.encoder.encode_settled):
             _refuse_forgery(ids, np.array([len(ids)]), texts, vocabulary.forbidden)
             append(ids)
+            lost += count_unknown(ids)
         if end is not None:
             append(np.array([end]))
-        return Encoded(tokens, _table(texts, np.array([len(tokens)])))
+        return Encoded(tokens, _table(texts, np.array([len(tokens)])), unknown=lost)
 
     def encode_texts(texts: Texts) -> tuple[Encoded, Position]:
         alone = len(texts.offsets) == 2 and texts.size() > PART_BYTES
@@ -377,6 +386,7 @@ def _write(
         for part, position in documents:
             size = part.bytes
             progress.undrawn += part.undrawn
+            progress.unknown += part.unknown
             if layout.val_fraction:
                 ids = part.table["id"]
                 chosen = (keys(ids) if by.sides is None else by.sides.of(ids)) < bound
@@ -415,6 +425,7 @@ def _shuffled(
         for part, position in documents:
             shuffle.add(part)
             progress.undrawn += part.undrawn
+            progress.unknown += part.unknown
             progress.advance(position, part.bytes, {"spill": shuffle.checkpoint})
         progress.advance(position, 0, {"spill": shuffle.checkpoint}, last=True)
     finally:
@@ -435,7 +446,7 @@ def _manifests(
         "bos": (vocabulary.begin is not None, False),
         "eos": (layout.append_eos, True),
         "tokenizer": (vocabulary.file, "tokenizer.json"),
-        "pattern": (layout.pattern, None),
+        "pattern": (None if vocabulary.converted else layout.pattern, None),
         "loss_mask": (layout.loss_mask, None),
         "sampling": (layout.sampling, None),
         "sampling_seed": (layout.sampling_seed, 0),
@@ -444,10 +455,8 @@ def _manifests(
     manifests: list[dict[str, Any]] = []
     for side in sides:
         if side.folder != aside or side.name == "train":
-            if vocabulary.converted is None:
-                shutil.copyfile(vocabulary.path, side.folder / vocabulary.file)
-            else:
-                write_atomic(side.folder / vocabulary.file, vocabulary.converted)
+            data = vocabulary.converted or read_file(vocabulary.path)
+            write_atomic(side.folder / vocabulary.file, data)
             beside = copy_beside(vocabulary.path, side.folder, vocabulary.roles)
             side.files += [vocabulary.file, *beside]
         files = {name: file_digest(side.folder / name) for name in side.files}
@@ -480,6 +489,8 @@ def _manifests(
             manifest["val"]["manifest_sha256"] = file_digest(sides[1].folder / "manifest.json")
     if layout.sampling is not None:
         manifest["undrawn"] = progress.undrawn
+    if progress.unknown:
+        manifest["unknown_tokens"] = progress.unknown
     return seal(manifest)
 
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,21 +27,31 @@ from train.data.readers import Ints
 FILE = "chat_template.jinja"
 TYPED = "\ufdd2"  # a noncharacter, like BEGIN and END
 
-Message = dict[str, str]
+Message = dict[str, Any]  # role, content, and what the template reads of it, such as tool_calls
+Tools = list[Any] | None  # JSON schemas of the functions that a conversation may call
 
 
 def _plain(marked: str) -> str:
     return re.sub(f"[{BEGIN}{END}{TYPED}]", "", marked)
 
 
+_PLAIN = """{% if tools %}tools:
+{{ tools | tojson }}{{ END }}
+{% endif %}
+{% for message in messages %}{{ message.role }}:
+{% for part in ([message.content] if message.content is string else message.content) %}
+{{- part.text or part }}
+{%- endfor %}
+{%- for call in message.tool_calls or [] %}{{ call.function | tojson }}{% endfor %}{{ END }}
+{% endfor %}
+{% if add_generation_prompt %}assistant:
+{% endif %}"""
+
+
 def plain_template(end: str) -> str:
     """Return a template for models that have none. A message is its role, a colon, a newline, its
-    content, the special token ``end``, and a newline."""
-    return (
-        "{% for message in messages %}{{ message.role }}:\n{{ message.content }}{{ "
-        + json.dumps(end, ensure_ascii=False)
-        + " }}\n{% endfor %}{% if add_generation_prompt %}assistant:\n{% endif %}"
-    )
+    content, its calls of tools as JSON, the special token ``end``, and a newline."""
+    return _PLAIN.replace("END", json.dumps(end, ensure_ascii=False))
 
 
 class Chat:
@@ -76,35 +87,37 @@ class Chat:
         line = f"line {error.lineno}: " if isinstance(error, TemplateSyntaxError) else ""
         return UsageError(f"{self.where}: {line}{' '.join(str(error).split())}")
 
-    def _render(self, messages: Sequence[Message], *, prompt: bool) -> str:
+    def _guard(self, value: Any) -> Any:
+        """Return the value with TYPED in each special token that a text in it spells."""
+        if isinstance(value, str):
+            return self._own.sub(lambda m: m[0][0] + TYPED + m[0][1:], _plain(value))
+        if isinstance(value, dict):
+            return {self._guard(key): self._guard(held) for key, held in value.items()}
+        return [self._guard(held) for held in value] if isinstance(value, list) else value
+
+    def _render(self, messages: Sequence[Message], tools: Tools, *, prompt: bool) -> str:
         """Return the template's text for ``messages``, with marks. BEGIN and END enclose the
-        template's generation blocks. TYPED stands within each special token that a message spells,
-        so that ``encode`` takes the spelling for plain text."""
-        guarded = [
-            {
-                name: self._own.sub(lambda m: m[0][0] + TYPED + m[0][1:], _plain(value))
-                for name, value in message.items()
-            }
-            for message in messages
-        ]
-        given = {"messages": guarded, "add_generation_prompt": prompt, "tools": None}
+        template's generation blocks. TYPED stands within each special token that a message or tool
+        spells, so that ``encode`` takes the spelling for plain text."""
         try:
-            return self.sandbox.write(self.template, {**self.names, **given})
+            guarded = {"messages": self._guard(list(messages)), "tools": self._guard(tools)}
+            given = {**self.names, **guarded, "add_generation_prompt": prompt}
+            return self.sandbox.write(self.template, given)
         except Exception as error:  # whatever its code raises
             raise self._error(error) from None
 
     def encode(
-        self, messages: Sequence[Message], *, prompt: bool = False
+        self, messages: Sequence[Message], tools: Tools = None, *, prompt: bool = False
     ) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Return (ids [tokens], bool [tokens]: True for tokens that the assistant says). These
         tokens are in the template's generation blocks. If the template has no such blocks, they are
         the tokens that each assistant's message adds to the chat, without the beginning of an
         answer and without white space at the end. Special tokens spelled in messages are encoded as
         plain text. ``prompt``: add the beginning of an answer."""
-        marked = self._render(messages, prompt=prompt)
+        marked = self._render(messages, tools, prompt=prompt)
         edges = [len(_plain(marked[: m.start()])) for m in re.finditer(f"[{BEGIN}{END}]", marked)]
         if not edges and not prompt:
-            edges = self._edges(messages, marked)
+            edges = self._edges(messages, tools, marked)
         ids, offsets = self._ids(marked.replace(BEGIN, "").replace(END, ""))
         first, last = np.array(offsets, np.int64).reshape(-1, 2).T
         said = np.zeros(len(ids), np.bool_)
@@ -114,12 +127,12 @@ class Chat:
                 said[inside[0] : inside[-1] + 1] = True
         return np.array(ids, np.int64), said
 
-    def _edges(self, messages: Sequence[Message], marked: str) -> list[int]:
+    def _edges(self, messages: Sequence[Message], tools: Tools, marked: str) -> list[int]:
         edges = []
         for number, message in enumerate(messages):
             if message["role"] == "assistant":
-                before = self._render(messages[:number], prompt=True)
-                whole = self._render(messages[: number + 1], prompt=False).rstrip()
+                before = self._render(messages[:number], tools, prompt=True)
+                whole = self._render(messages[: number + 1], tools, prompt=False).rstrip()
                 if not (marked.startswith(whole) and whole.startswith(before)):
                     raise UsageError(
                         f"{self.where}: the text of a message depends on later ones, so put"
@@ -147,6 +160,14 @@ class Chat:
             offsets += [(size + first, size + last) for first, last in places]
             size += len(plain)
         return ids, offsets
+
+    @property
+    def writes_calls(self) -> bool:
+        """True if the template writes the assistant's calls of tools."""
+        call = {"type": "function", "function": {"name": "find_it", "arguments": {}}}
+        asked = {"role": "user", "content": "a"}
+        made = {"role": "assistant", "content": "", "tool_calls": [call]}
+        return "find_it" in self._render([asked, made], None, prompt=False)
 
     @property
     def ending(self) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.roles import FILE, SPELLINGS, Roles
-from llmcurate.base.tokenizer_file import load_tokenizer, roles_of
+from llmcurate.base.tokenizer_file import load_tokenizer, read_file, roles_of
 
 # Spellings of each role in published tokenizers, best first. A run that lacks all adds the first.
 _NAMES = {
@@ -64,10 +65,20 @@ def as_trained(roles: Roles, before: int | None, end: int | None) -> Roles:
     return replace(roles, begin=before, before=around, behind=(), ends=ends)
 
 
-def around_texts(path: Path, tokenizer: Tokenizer) -> tuple[int, int, list[int]]:
-    """Return the ids that a model with a task's head reads around texts: the id before the first
-    text, the id between two texts, and the ids after the last. Without tokens such as [CLS] and
-    [SEP], the end-of-text token begins a text. Raises ``LlmcurateError`` if it is missing, too."""
+class Around(NamedTuple):
+    """The ids around a text, or around and between two texts. ``segment`` is that of the last text
+    and of the ids after it; all before are in segment 0."""
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    behind: tuple[int, ...]
+    segment: int
+
+
+def around_texts(path: Path, tokenizer: Tokenizer) -> tuple[Around, Around]:
+    """Return the ids that a model with a task's head is trained to read around a text and around
+    two. Without tokens such as [CLS] and [SEP], the end-of-text token begins a text. Raises
+    ``LlmcurateError`` if it is missing, too."""
     roles, ids = roles_of(path, tokenizer), tokenizer.get_vocab(with_added_tokens=True)
     cls, separator = (token_of(role, roles, ids) for role in ("cls", "sep"))
     begin = roles.end if cls is None else cls
@@ -75,8 +86,34 @@ def around_texts(path: Path, tokenizer: Tokenizer) -> tuple[int, int, list[int]]
         raise UsageError(
             f"{path}: no token begins or ends a text: add one such as [CLS] or <|endoftext|>"
         )
-    closing = [] if cls is None or separator is None else [separator]
-    return begin, begin if separator is None else separator, closing
+    closing = () if cls is None or separator is None else (separator,)
+    between = begin if separator is None else separator
+    return Around((begin,), (), closing, 0), Around((begin,), (between,), closing, 1)
+
+
+def stated_around(tokenizer: Tokenizer) -> tuple[Around, Around]:
+    """Return the ids that a tokenizer itself puts around a text and around two, as transformers
+    does."""
+    words = ("a", *tokenizer.get_vocab(with_added_tokens=False))
+    word = next((w for w in words if tokenizer.encode(w, add_special_tokens=False).ids), "")
+
+    def around(text: str, pair: str | None = None) -> Around:
+        encoding = tokenizer.encode(text, pair)
+        ids, text_of = encoding.ids, encoding.sequence_ids
+        first, second = (
+            [place for place, text in enumerate(text_of) if text == number]
+            for number in (0, int(pair is not None))
+        )
+        if not first:
+            return Around((), (), (), 0)
+        return Around(
+            tuple(ids[: first[0]]),
+            tuple(ids[first[-1] + 1 : second[0]]),
+            tuple(ids[second[-1] + 1 :]),
+            encoding.type_ids[second[0]],
+        )
+
+    return around(word), around(word, word)
 
 
 def first_of(roles: Roles) -> tuple[int, ...]:
@@ -147,7 +184,7 @@ class Vocabulary:
         if self.tokenizer is None:
             return None
         if not self.added:
-            return self.tokenizer.read_bytes()
+            return read_file(self.tokenizer)
         loaded = load_tokenizer(self.tokenizer)
         # A mask absorbs the space before it, like RoBERTa's: it replaces a token with that space.
         masks = names_of("mask")

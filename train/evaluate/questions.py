@@ -65,7 +65,8 @@ def read_questions(path: Path) -> list[Question]:
 
 def last_words(texts: Iterable[str], path: str) -> list[Question]:
     """Return a question for each text with more than one word: its last word is the continuation,
-    as in LAMBADA (Paperno et al. 2016). Raises ``UsageError`` if no text has two words."""
+    as in LAMBADA (Paperno et al. 2016). Words end at spaces. Raises ``UsageError`` if no text has
+    two words."""
     questions = []
     for number, text in enumerate(texts, 1):
         before, space, word = text.rstrip().rpartition(" ")

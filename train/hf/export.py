@@ -22,10 +22,16 @@ from torch import Tensor
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.sealed_json import encode_json, read_json
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.errors import RunFailed, UsageError, disk_error
 from llmcurate.base.roles import FILE, TOKEN_NAMES, Roles, copy_beside
 from llmcurate.base.tokenizer_file import MOST_BYTES, load_tokenizer, roles_of
-from train.data.vocabulary import nameless, roles_of_run
+from train.data.vocabulary import (
+    Around,
+    around_texts,
+    nameless,
+    roles_of_run,
+    stated_around,
+)
 from train.hf.families import family_of
 from train.hf.family import USES, Family, Weight, our_shapes, task_keys
 from train.hf.keys import Pairs
@@ -89,7 +95,8 @@ def export(
         folder.mkdir()
         own = family_of(model)
         files = _write_weights(tensor, folder, own, model, DTYPES[dtype], shard_bytes)
-        write_tokenizer(folder, path, tokenizer, roles, model)
+        around = around_texts(path, tokenizer) if isinstance(task, Task) else None
+        write_tokenizer(folder, path, tokenizer, roles, model, around)
         config = dict(config_json(model, own, roles, dtype))
         (folder / "config.json").write_bytes(encode_json(config))
         names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
@@ -104,12 +111,17 @@ def export(
         return files
 
     small = load_plan(checkpoint).model.generator_config
-    with replacing(out) as aside:  # an empty folder is replaced
-        files = write(aside, plan.model, weights.__getitem__)
-        if small is not None:
-            write(
-                aside / "generator", small, lambda name: weights[name_in_whole_model(name, small)]
-            )
+    try:
+        with replacing(out) as aside:  # an empty folder is replaced
+            files = write(aside, plan.model, weights.__getitem__)
+            if small is not None:
+                write(
+                    aside / "generator",
+                    small,
+                    lambda name: weights[name_in_whole_model(name, small)],
+                )
+    except OSError as error:
+        raise disk_error(error) or RunFailed(f"{out}: cannot be written ({error})") from error
     return exported([out / name for name in files], family, plan.model, checkpoint, dtype)
 
 
@@ -171,29 +183,37 @@ def config_json(config: ModelConfig, family: Family, roles: Roles, dtype: str = 
 
 
 def write_tokenizer(
-    folder: Path, path: Path, tokenizer: Tokenizer, roles: Roles, model: ModelConfig
+    folder: Path,
+    path: Path,
+    tokenizer: Tokenizer,
+    roles: Roles,
+    model: ModelConfig,
+    around: tuple[Around, Around] | None = None,
 ) -> None:
     """Copy a run's tokenizer.json from ``path``, with the files that belong to it. For a model that
     is a decoder, the copy is changed if it does not put the same tokens before and after a text as
-    in training. Settings of the run's tokenizer_config.json are kept."""
+    in training; with ``around``, if it does not put those around a text and around two texts.
+    Settings of the run's tokenizer_config.json are kept."""
     shutil.copyfile(path, folder / "tokenizer.json")
     copy_beside(path, folder)
     (folder / FILE).unlink(missing_ok=True)  # config.json states the roles
     path, file = folder / "tokenizer.json", folder / "tokenizer_config.json"
     own = read_json(file) if file.is_file() else {}
     stated = roles_of(path, tokenizer)
-    around = (stated.before, stated.behind) == (roles.before, roles.behind)
+    same = (stated.before, stated.behind) == (roles.before, roles.behind)
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     config["clean_up_tokenization_spaces"] = False
-    if model.form == "decoder":
+    if model.embedding.segments < 2:
         config["model_input_names"] = ["input_ids", "attention_mask"]
-        if not around:
-            # The second text of a pair goes on from the first one.
-            before, behind = ([(number, 0) for number in n] for n in (roles.before, roles.behind))
-            text: Pieces = [*before, ("$A", 0), *behind]
-            write_template(path, tokenizer, text, [*text, ("$B", 0)])
-            # transformers 4 has classes that replace the post-processor as these keys say.
-            own |= {"add_bos_token": bool(roles.before), "add_eos_token": bool(roles.behind)}
+    if around is not None and around != stated_around(tokenizer):
+        write_template(path, tokenizer, *around)
+        own.pop("tokenizer_class", None)  # it may replace the post-processor
+    elif around is None and model.form == "decoder" and not same:
+        # The second text of a pair goes on from the first one.
+        text = Around(roles.before, (), roles.behind, 0)
+        write_template(path, tokenizer, text, Around(roles.before, roles.behind, (), 0))
+        # transformers 4 has classes that replace the post-processor as these keys say.
+        own |= {"add_bos_token": bool(roles.before), "add_eos_token": bool(roles.behind)}
     config |= own
     if not config.get("model_max_length", 1e30) < 1e20:  # transformers' "no limit"
         config["model_max_length"] = model.context
@@ -204,17 +224,21 @@ def write_tokenizer(
     file.write_bytes(encode_json(config))
 
 
-Pieces = list[tuple[int | str, int]]  # a token's id or the name of a text, and its segment
+def write_template(path: Path, tokenizer: Tokenizer, single: Around, pair: Around) -> None:
+    """Set the tokens that a tokenizer.json puts around a text and around two texts."""
+    ids = {n: tokenizer.id_to_token(n) for n in pair.before + pair.between + pair.behind}
 
+    def pieces(numbers: tuple[int, ...], segment: int) -> list[str]:
+        return [f"{ids[number]}:{segment}" for number in numbers]
 
-def write_template(path: Path, tokenizer: Tokenizer, text: Pieces, pair: Pieces) -> None:
-    """Set the tokens that a tokenizer.json puts around a text ($A) and a pair of texts ($A, $B)."""
-    ids = {n: tokenizer.id_to_token(n) for n, _ in pair if isinstance(n, int)}
-    single, double = (
-        [f"{ids[n] if isinstance(n, int) else n}:{segment}" for n, segment in side]
-        for side in (text, pair)
+    template = TemplateProcessing(
+        [*pieces(single.before, 0), "$A:0", *pieces(single.behind, 0)],
+        [
+            *(*pieces(pair.before, 0), "$A:0", *pieces(pair.between, 0)),
+            *(f"$B:{pair.segment}", *pieces(pair.behind, pair.segment)),
+        ],
+        [(name, number) for number, name in ids.items()],
     )
-    template = TemplateProcessing(single, double, [(name, n) for n, name in ids.items()])
     values = read_json(path, limit=MOST_BYTES)
     step = values.get("post_processor") or {}
     # ByteLevel adds no tokens. It says where in a text the tokens are.
@@ -244,17 +268,14 @@ def _write_weights(
         weight = by_name[theirs]
         return weight.layout.pack([tensor(own) for own in weight.ours]).to(dtype)
 
-    try:
-        for name, part in zip(names, files, strict=True):
-            by_name = {weight.theirs: weight for weight in part}
-            weight_map |= dict.fromkeys(by_name, name)
-            shapes = {
-                theirs: torch.empty(weight.shape, dtype=dtype, device="meta")
-                for theirs, weight in by_name.items()
-            }
-            write_tensors(folder / name, shapes, {"format": "pt"}, packed)
-    except OSError as error:
-        raise RunFailed(f"{folder / name}: cannot be written ({error})") from error
+    for name, part in zip(names, files, strict=True):
+        by_name = {weight.theirs: weight for weight in part}
+        weight_map |= dict.fromkeys(by_name, name)
+        shapes = {
+            theirs: torch.empty(weight.shape, dtype=dtype, device="meta")
+            for theirs, weight in by_name.items()
+        }
+        write_tensors(folder / name, shapes, {"format": "pt"}, packed)
     if len(files) > 1:
         total = sum(_bytes(weight, dtype.itemsize) for part in files for weight in part)
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
@@ -336,8 +357,7 @@ ids = tokenizer(start + "The river runs past the cold mill.", return_tensors="pt
                 add_special_tokens=False)
 print(model(**ids).logits.sigmoid())  # how likely each token is to have replaced another"""
 _LABELS = """\
-start = tokenizer.bos_token or ""  # a text begins as in training
-ids = tokenizer(start + "The river", return_tensors="pt", add_special_tokens=False)
+ids = tokenizer("The river", return_tensors="pt")
 print(model(**ids))"""
 _CHOOSES = """\
 for choice in ("the old mill.", "a verb."):

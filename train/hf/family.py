@@ -328,6 +328,7 @@ _PROBLEMS: dict[str, Answers] = {
     "multi_label_classification": "labels",
     "regression": "number",
 }
+_POOLING: dict[str, Before] = {"cls": "transform", "mean": "mean"}  # ModernBERT's
 USES = {  # the Hub's name of the task, and transformers' class that loads its model
     "classify": ("text-classification", "AutoModelForSequenceClassification"),
     "token": ("token-classification", "AutoModelForTokenClassification"),
@@ -382,8 +383,11 @@ def with_saved_head(family: Family, config: ModelConfig, settings: Settings) -> 
             answers: Answers = "label"
             if kind == "classify":
                 answers = settings.one_of("problem_type", _PROBLEMS, usual)
+            pool = family.pool
+            if pool == "transform" and kind in ("classify", "choice"):
+                pool = settings.one_of("classifier_pooling", _POOLING, "cls")
             try:
-                return with_task(config, kind, labels, answers, family.pool)
+                return with_task(config, kind, labels, answers, pool)
             except LlmcurateError as error:
                 raise UsageError(f"{settings.where}: {error}") from error
     return config

@@ -26,7 +26,7 @@ from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError, first_line
 from llmcurate.base.roles import Roles, copy_beside
-from llmcurate.base.tokenizer_file import load_tokenizer, roles_of, size_of
+from llmcurate.base.tokenizer_file import load_tokenizer, read_file, roles_of, size_of
 from train.config import TrainConfig
 from train.data.vocabulary import roles_of_run
 from train.hf.families import FAMILIES
@@ -150,7 +150,7 @@ def _write_run(
     out: Path, tokenizer: Path, roles: Roles, plan: Plan, weights: dict[str, Tensor]
 ) -> str:
     out.mkdir(parents=True, exist_ok=True)
-    write_atomic(out / "tokenizer.json", tokenizer.read_bytes())
+    write_atomic(out / "tokenizer.json", read_file(tokenizer))
     copy_beside(tokenizer, out)
     roles.write(out)
     snapshot = Snapshot(plan=plan, state=State(step=0, tokens=0), tensors={"model": weights})

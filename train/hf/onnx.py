@@ -23,12 +23,10 @@ from train.data.vocabulary import around_texts, roles_of_run
 from train.hf import keys
 from train.hf.export import (
     Exported,
-    Pieces,
     check_new,
     chosen,
     config_json,
     exported,
-    write_template,
     write_tokenizer,
 )
 from train.hf.families import family_of
@@ -78,12 +76,9 @@ def export_onnx(run: Path, out: Path, *, dtype: str = "float32", which: str = "b
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as aside:
         aside.mkdir()
-        write_tokenizer(aside, path, tokenizer, roles, config)
-        begin, separator, closing = around_texts(path, tokenizer)
-        text: Pieces = [(begin, 0), ("$A", 0), *((number, 0) for number in closing)]
-        second: Pieces = [("$B", 1), *((number, 1) for number in closing)]
-        between: Pieces = [] if closing else [(separator, 0)]
-        write_template(aside / path.name, tokenizer, text, [*text, *between, *second])
+        foreign = config.head.task is not None and not isinstance(own, Task)
+        around = None if foreign else around_texts(path, tokenizer)
+        write_tokenizer(aside, path, tokenizer, roles, config, around)
         values = dict(config_json(config, family, roles))
         (aside / "config.json").write_bytes(encode_json(values))
         encoder = Encoder(model, isinstance(own, Task) and own.reads == "last")

@@ -15,7 +15,7 @@ from train.model.position_settings import Position, Rope
 
 TaskKind = Literal["classify", "token", "span", "choice"]
 Answers = Literal["label", "labels", "number"]
-Before = Literal["nothing", "pool", "gelu", "transform"]
+Before = Literal["nothing", "pool", "gelu", "transform", "mean"]
 SPAN = ("start", "end")
 FIXED: dict[str, tuple[str, ...]] = {"span": SPAN, "choice": ("right",)}  # labels by kind
 
@@ -35,8 +35,8 @@ class Task:
     before: Before = Field(
         "nothing",
         description="Layer before the head's matrix: nothing; pool, with tanh (BERT); gelu, with "
-        "GELU (ELECTRA, DeBERTa); or transform, the layer of the head that predicts tokens "
-        "(ModernBERT).",
+        "GELU (ELECTRA, DeBERTa); transform, the layer of the head that predicts tokens "
+        "(ModernBERT); or mean, the mean over the text's tokens and then transform's layer.",
     )
 
     answers: Answers = Field(

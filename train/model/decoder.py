@@ -18,7 +18,7 @@ from train.model.attention_settings import AttentionPattern
 from train.model.block import block
 from train.model.cache import Cache, SourceTokens, token_positions
 from train.model.config import ModelConfig
-from train.model.heads import Head, HeadWeights, builder_of
+from train.model.heads import Head, HeadWeights, builder_of, mean_of_texts
 from train.model.layers import Dropout, View, last_norm, norm, note, token_seeds, wrap_int64
 from train.model.positions import EMBEDDING, Positions, positions
 from train.model.roles import Role
@@ -292,6 +292,9 @@ class Decoder(nn.Module):
             parallel=parallel,
             notes=notes,
         )
+        task = self.config.head.task
+        if task is not None and task.before == "mean":
+            x = mean_of_texts(x, documents)
         return x if self.config.mup_base is None else x / self.config.width_ratio
 
     def encode(

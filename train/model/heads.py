@@ -103,12 +103,16 @@ def with_task(
     have a layer before its matrix only if the old head has one. In a model with a norm before each
     sublayer, such as ModernBERT, the new head keeps the old layer. In other models, the new head
     gets the layer ``pool`` for ``classify`` and ``choice``, and no layer for other tasks. The
-    default of ``pool`` is BERT's pooler, or a layer with GELU in ELECTRA and DeBERTa."""
+    default of ``pool`` is BERT's pooler, or a layer with GELU in ELECTRA and DeBERTa. With the
+    ``pool`` mean, or after a head with it, a head with the old layer reads a text's mean."""
+    old = config.head.task
+    if kind in ("classify", "choice") and old is not None and old.before == "mean":
+        pool = "mean"
     with_gelu = config.head.replaced or config.position.kind == "disentangled"
     config = config.trunk
     before: Before = "nothing"
     if config.head.transform and config.norm.place == "pre":
-        before = "transform"
+        before = "mean" if pool == "mean" else "transform"
     elif config.head.transform and kind in ("classify", "choice"):
         before = pool or ("gelu" if with_gelu else "pool")
     task = Task(kind=kind, labels=labels, before=before, answers=answers)
@@ -118,12 +122,21 @@ def with_task(
     return replace(config, head=head)
 
 
+def mean_of_texts(features: Tensor, documents: Tensor | None) -> Tensor:
+    """Replace the features of each token by their mean over its document. ``features``: [batch,
+    length, hidden]. ``documents``: [batch, length], None if each row is one document."""
+    if documents is None:
+        return features.mean(1, keepdim=True).expand_as(features)
+    same = documents[:, :, None] == documents[:, None]
+    return same.to(features.dtype) @ features / same.sum(-1, keepdim=True)
+
+
 def name_with_task(name: str, task: Task) -> str:
     """Return the name of a weight after a head for ``task`` replaces the model's head, or "" if the
     weight is dropped. One layer of the old head may stay, before the new head's matrix: the layer
-    ``transform`` or the pooler, if ``task.before`` names it."""
+    ``transform`` or the pooler, if ``task.before`` names it or is ``mean``."""
     pool = "head.pair.pool."
     if task.before == "pool" and name.startswith(pool):
         return name.replace(pool, "head.transform.linear.")
-    stays = task.before == "transform" and name.startswith("head.transform.")
+    stays = task.before in ("transform", "mean") and name.startswith("head.transform.")
     return name if stays or not name.startswith(("head.", "mtp.", "generator.")) else ""

@@ -56,7 +56,10 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
         asked = (own or suited[0])()
     if type(asked) not in suited:
         names = ", ".join(kind.kind for kind in suited)
-        raise UsageError(f"objective {asked.kind!r} for this model: choose one of auto, {names}")
+        form = "" if FORMS.get(type(asked)) != ("decoder",) else " (it needs a decoder)"
+        raise UsageError(
+            f"objective {asked.kind!r} for this model: choose one of auto, {names}{form}"
+        )
     if isinstance(asked, settings.Pairs):
         if model.encoder is None:
             return replace(asked, form="decoder")

@@ -17,6 +17,7 @@ from curate.corpus.sketches import Sketches
 from curate.dedup.removal import Removal, dropped
 from curate.documents.documents import Documents
 from curate.steps.contracts import DescribesDecisions, FromFiles, Identity, step
+from llmcurate.base.disk.units import counted
 
 if TYPE_CHECKING:
     from curate.dedup.decontaminate.windows import Windows
@@ -110,7 +111,8 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
     max_items: int | None = Field(
         100,
         ge=1,
-        description="Ignore windows of more items than this, such as instructions. null: no limit.",
+        description="Ignore windows of more items than this, such as instructions. In a recipe,"
+        " null: no limit.",
     )
     action: Literal["drop", "cut"] = Field(
         "drop",
@@ -173,9 +175,9 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
         return f"{self.name}:{self.mode}"
 
     def describe(self, decision: Decision) -> str | None:
-        if decision.span_start is not None:
-            return None
         item = f"the item {decision.partner}, which is in an evaluation set"
+        if decision.span_start is not None:
+            return f"contain {item}, and {counted(self.context, 'character')} around it"
         return f"contains {decision.similarity:.0%} of {item}"
 
     def leaves(self) -> list[str]:

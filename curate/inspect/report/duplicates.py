@@ -3,6 +3,7 @@ clusters of a run with texts and differences (`llmcurate dedup clusters`)."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from curate.inspect.report.store import (
     opened,
     read_rows,
 )
+from curate.run.homes import corpus_of
 from curate.run.records import read_record
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
@@ -241,8 +243,13 @@ def browse(out: Path, show: int, method: str | None, least: int, members: int) -
 
     `method` is a method's name in the decisions, or a value of `llmcurate dedup --method`. At most
     `members` members of each cluster are returned. Raises UsageError if OUT holds no decisions, or
-    none of that method.
+    none of that method, or if OUT is a HOME.
     """
+    if corpus_of(out).is_home:
+        raise UsageError(
+            f"{out} holds several runs (refresh), whose clusters are not joined: see the duplicates"
+            f" of a document with `llmcurate browse {shlex.quote(str(out))}`"
+        )
     with opened(out) as store:
         if store is None:
             raise UsageError(f"{out} holds no corpus/ of a finished run: give the OUT of a run")

@@ -271,10 +271,12 @@ def predict(
     from curate.api.model_settings import Predict
 
     chosen = Predict.of(**settings)
+    if out.exists():
+        raise UsageError(f"{out} exists already: give a new file")
     with needs_training():
         from train.lab.tasks.predict import predict as predicted
 
-        say_checkpoint(model, chosen.checkpoint, quiet or as_json)
+        say_checkpoint(model, chosen.checkpoint, quiet or as_json, chosen.device)
         done = predicted(
             model,
             texts,

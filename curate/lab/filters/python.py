@@ -211,6 +211,9 @@ class PythonFilter(FunctionStep):
             elif isinstance(answer, str) and (rule := _rule(answer)):
                 reasons.setdefault(rule, {})[row] = answer.partition(":")[2].strip() or None
             elif isinstance(answer, (int, float, np.number)) and measures:
+                if not -FARTHEST <= answer <= FARTHEST:  # NaN too
+                    advice = f"a measure is at most {FARTHEST:g}; without one, return True"
+                    raise self.bad_answer(answer, docs, row, advice)
                 values[row] = answer
             else:
                 advice = "return True, False, a reason or a number"
@@ -280,7 +283,10 @@ class PythonMap(FunctionStep):
                     raise self.bad_answer({name: value}, docs, row, declare)
                 if not _fits(value, kind) or (name == TEXT and value is None):
                     expected = "the text or a mapping" if name == TEXT else f"{name!r} as {kind}"
-                    raise self.bad_answer(value, docs, row, f"return {expected}")
+                    advice = f"return {expected}"
+                    if isinstance(value, str) and pa.types.is_string(kind):
+                        advice = "it has a lone surrogate, which no file stores: replace or drop it"
+                    raise self.bad_answer(value, docs, row, advice)
                 if name != TEXT:
                     columns[name][row] = value
                 elif value != (before := texts[row].as_py()):

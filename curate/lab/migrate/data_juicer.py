@@ -31,6 +31,10 @@ LINKS = (
     r"(?:\(([^\s()<>]+|(\([^\s()<>]+\)))*\)|[^\s`!()\[\]{};:\'\".,<>?«»“”‘’]))"
 )
 EMAILS = r"(?s)[A-Za-z0-9.\-+_]+@[a-z0-9.\-+_]+\.[a-z]+"
+IPS = (
+    r"(?:(?:1[0-9][0-9]|2[0-4][0-9]|25[0-5]|[1-9][0-9]|[0-9])\.){3}"
+    r"(?:1[0-9][0-9]|2[0-4][0-9]|25[0-5]|[1-9][0-9]|[0-9])|(?:[\da-fA-F]{1,4}:){7}[\da-fA-F]{1,4}"
+)
 BIBLIOGRAPHY = (
     r"(?s)(\\appendix|\\begin\{references\}|\\begin\{REFERENCES\}|\\begin\{thebibliography\}|"
     r"\\bibliography\{.*\}).*$"
@@ -52,6 +56,12 @@ def _pattern(value: str) -> str:
     if len(value) > 2 and value[:2] in ("r'", 'r"') and value[-1] == value[1]:
         value = value[2:-1]
     return value if value.startswith("(?s") else f"(?s){value}"
+
+
+def _texts(values: object) -> list[str]:
+    """Return values as the step column_filter writes them: true for Python's True."""
+    listed = values if isinstance(values, list) else [values]
+    return [str(value).lower() if isinstance(value, bool) else str(value) for value in listed]
 
 
 def _ratio(
@@ -109,6 +119,21 @@ RULES: dict[str, Rules] = {
     "maximum_line_length_filter": _ratio("longest_line", 10, unit="len"),
     "flagged_words_filter": _listed("flagged_words", 0.0, 0.045),
     "stopwords_filter": _listed("stopwords", 0.3, 1.0),
+    "specified_field_filter": Rule(
+        "column_filter",
+        {
+            "column": Theirs("field_key", ""),
+            "keep": Theirs("target_value", None, _texts),
+        },
+    ),
+    "specified_numeric_field_filter": Rule(
+        "column_filter",
+        {
+            "column": Theirs("field_key", ""),
+            "min": Theirs("min_value", -NONE),
+            "max": Theirs("max_value", NONE),
+        },
+    ),
     "language_id_score_filter": Rule(
         "language",
         {
@@ -130,6 +155,7 @@ RULES: dict[str, Rules] = {
     ),
     "clean_email_mapper": _replaced(EMAILS),
     "clean_links_mapper": _replaced(LINKS),
+    "clean_ip_mapper": _replaced(IPS),
     "replace_content_mapper": _replaced(None),
     "remove_bibliography_mapper": _replaced(BIBLIOGRAPHY),
     "punctuation_normalization_mapper": Rule("replace", {"characters": PUNCTUATION}),
@@ -211,6 +237,8 @@ def _mapped(o: Operator) -> Mapped:
         yield o.unmapped("it divides by the number of a model's tokens, which no step here counts")
     elif name == "replace_content_mapper" and not isinstance(o.values.get("pattern"), str):
         yield o.unmapped("it has no pattern or several patterns: write a step `replace` for each")
+    elif name.startswith("specified_") and "." in str(o.values.get("field_key")):
+        yield o.unmapped("column_filter reads columns, not fields inside a column")
     elif name not in RULES:
         yield o.unmapped()
     else:

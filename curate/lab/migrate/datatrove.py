@@ -80,6 +80,7 @@ RULES = {
         max_ellipsis_lines=Theirs("max_ellipsis_lines_ratio", 0.3),
         min_alpha_words=Theirs("max_non_alpha_words_ratio", 0.8),
         min_stop_words=Theirs("min_stop_words", 2),
+        stop_words=Theirs("stop_words", None, _listed),
         off=GOPHER_OFF,
     ),
     "GopherRepetitionFilter": rule(
@@ -230,12 +231,15 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "C4QualityFilter": ("exclusion_writer", "split_paragraph", "remove_citations"),
     "FineWebQualityFilter": ("exclusion_writer", "line_punct_thr"),
     "URLFilter": ("soft_word_threshold", "extra_domains", "extra_urls"),
+    "C4BadWordsFilter": (
+        *("keep_fraction", "fail_on_missing_language", "seed", "default_language"),
+    ),
     "LanguageFilter": ("languages", "language_threshold"),
     "LambdaFilter": ("filter_function",),
     "HuggingFaceDatasetReader": ("dataset", "dataset_options"),
 }
 # Parameters that decide nothing on documents.
-NO_MATTER = {"exclusion_writer", "output_folder", "config", "local_working_dir", "save_filename"}
+NO_MATTER = {"exclusion_writer", "output_folder", "local_working_dir", "save_filename"}
 NO_MATTER |= {"hash_config", "finder_workers"}
 # Parameters without a setting here, with the value that the step always uses.
 ALWAYS = {
@@ -270,6 +274,13 @@ UNMAPPED = {
     "InferenceRunner": "no step generates text by a language model",
     "SymbolLinesFormatter": "no step removes lines of symbols",
     "MegatronDocumentTokenizer": "use the step `shards` with `format: megatron`",
+}
+# Comparisons of a length with a limit: (side, what to add to get the inclusive limit).
+LIMITS: dict[type[ast.cmpop], tuple[str, int]] = {
+    **{ast.Gt: ("min", 1), ast.GtE: ("min", 0), ast.Lt: ("max", -1), ast.LtE: ("max", 0)}
+}
+MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    **{ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Lt: ast.Gt, ast.LtE: ast.GtE}
 }
 _NO_STEPS = ("Reader", "Writer", "Counter", "Stats", "StatsMerger", "Indexer", "BuildIndex")
 
@@ -310,17 +321,8 @@ def migrate(text: str, path: Path, document: object | None) -> Migration:
 
 
 def _operator(call: Call, path: Path) -> Operator:
-    """Return the operator for a call that makes a datatrove block (a pipeline step), with arguments
-    by parameter name. Keyword arguments of a nested call of a `...Config` are added."""
     of_rule = RULES[call.name].keys() if call.name in RULES else ("data_folder",)
-    order = ORDERS.get(call.name, of_rule)
-    values = dict(zip(order, call.arguments, strict=False)) | call.keywords
-    lines = dict.fromkeys(values, call.line)
-    for config in (*call.arguments, *call.keywords.values()):
-        if isinstance(config, Call) and config.name.endswith("Config"):
-            values |= config.keywords
-            lines |= dict.fromkeys(config.keywords, config.line)
-    return Operator(call.name, call.line, values, path, TOOL, lines)
+    return Operator.of_call(call, ORDERS.get(call.name, of_rule), path, TOOL)
 
 
 def _mapped(o: Operator, names: set[str]) -> Mapped:
@@ -339,8 +341,8 @@ def _mapped(o: Operator, names: set[str]) -> Mapped:
 def _unused(o: Operator, rule: Rule) -> Iterator[Remark]:
     """Yield a remark on each argument for which our step has no setting."""
     for key, value in o.values.items():
-        if key == "**":
-            yield o.differs("its arguments `**` are not constant")
+        if key in ("**", "config"):
+            yield o.differs(f"its arguments `{key}` are not constant")
         elif key == "language" and str(value).rpartition(".")[2] not in ("english", "eng"):
             yield o.differs("words are not split by DataTrove's tokenizer for that language")
         elif key in FILES and value:
@@ -380,21 +382,40 @@ def _exact_dedup(o: Operator) -> Mapped:
 
 
 def _lambda_filter(o: Operator) -> Mapped:
-    """Yield the step document_length for a lambda such as `lambda doc: len(doc.text) > N`."""
-    keeps = o.values.get("filter_function")
-    match keeps.node if isinstance(keeps, Expression) else None:
-        case ast.Lambda(
-            body=ast.Compare(
-                left=ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr="text")]),
-                ops=[ast.Gt() | ast.GtE() | ast.Lt() | ast.LtE() as operator],
-                comparators=[ast.Constant(value=int(limit))],
-            )
-        ):
-            bound = "min" if isinstance(operator, (ast.Gt, ast.GtE)) else "max"
-            beyond = {ast.Gt: 1, ast.Lt: -1}.get(type(operator), 0)
-            yield from o.mapped(Rule("document_length", {"unit": "chars", bound: limit + beyond}))
+    """Yield the step document_length for a lambda such as `lambda doc: 9 < len(doc.text) <= 99`."""
+    function = o.values.get("filter_function")
+    node = function.node if isinstance(function, Expression) else None
+    bounds = [*_bounds(node.body if isinstance(node, ast.Lambda) else None)]
+    lower, upper = ([n for side, n in bounds if side == each] for each in ("min", "max"))
+    limits = {"min": max(lower, default=None), "max": min(upper, default=None)}
+    yield from o.mapped(Rule("document_length", {"unit": "chars", **limits}))
+
+
+def _bounds(condition: ast.expr | None) -> Iterator[tuple[str, int]]:
+    """Yield the limits that a condition sets to the number of characters, as (`min` or `max`,
+    inclusive limit). Raise ValueError for a condition on anything else."""
+    match condition:
+        case ast.BoolOp(op=ast.And(), values=parts):
+            for part in parts:
+                yield from _bounds(part)
+        case ast.Compare(left=first, ops=signs, comparators=others):
+            for left, sign, right in zip([first, *others], signs, others, strict=False):
+                yield _bound(left, type(sign), right)
         case _:
-            yield o.unmapped(UNMAPPED["LambdaFilter"])
+            raise ValueError(UNMAPPED["LambdaFilter"])
+
+
+def _bound(left: ast.expr, sign: type[ast.cmpop], right: ast.expr) -> tuple[str, int]:
+    if isinstance(left, ast.Constant):
+        left, sign, right = right, MIRRORED.get(sign, sign), left
+    match left, right:
+        case (
+            ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr="text")]),
+            ast.Constant(value=int(limit)),
+        ) if sign in LIMITS:
+            side, beyond = LIMITS[sign]
+            return side, limit + beyond
+    raise ValueError(UNMAPPED["LambdaFilter"])
 
 
 def _reading(o: Operator) -> Mapped:

@@ -61,9 +61,21 @@ def _c4(**settings: object) -> Rule:
 
 
 def _length(tagger: str) -> Rule:
-    unit = {"unit": "chars"} if tagger == "char" else {"unit": "words", "words": "unicode"}
-    differs = "" if tagger == "char" else "its tagger also counts runs of signs as words"
+    how = {"char": {}, "uniseg": {"words": "unicode"}, "whitespace": {"words": "split"}}[tagger]
+    unit = {"unit": "words" if how else "chars", **how}
+    differs = {  # dolma/taggers/length.py
+        "char": "",
+        "uniseg": "its tagger also counts runs of signs as words",
+        "whitespace": "its tagger also counts runs of signs, and one more in each paragraph",
+    }[tagger]
     return Rule("document_length", {**unit, "min": FEWER, "max": MORE}, differs)
+
+
+def _of_bloom(unit: str, key: str = "text") -> Rule:
+    if unit == "document":
+        return Rule("dedup_bloom", {"mode": "dolma-document", "key": key})
+    differs = "the step cuts duplicate paragraphs; this condition drops their documents"
+    return Rule("dedup_bloom", {"mode": "dolma-paragraph"}, differs)
 
 
 def _pii(kind: str) -> Rule:
@@ -86,6 +98,7 @@ PARAGRAPHS = Rule(
     "give the evaluation data, one paragraph per line; paragraphs of 8 words or more are searched"
     " for anywhere in a document, not only as whole paragraphs",
 )
+CUT = {"action": "cut", "context": 0, "min_piece": 0}
 # {pattern for the end of an attribute's name: its rule, or a function from the pattern's group to
 # the rule}. The first pattern that matches applies.
 Table = dict[str, Rule | Callable[[str], Rule]]
@@ -110,23 +123,26 @@ ATTRIBUTES: Table = {
         "the step also replaces what it counts",
     ),
     r"(char|uniseg)_length\w*__(?:length|document)": _length,
+    r"(whitespace)_tokenizer\w*__(?:length|document)": _length,
     r"(?:ft_lang_id|cld2)_en\w*": Rule(
         "language",
         {"model": "lid.176.bin", "keep": ["en"], "threshold": BELOW},
         "fastText scores whole documents here; Dolma has taggers for paragraphs and for CLD2",
     ),
     r"jigsaw_(nsfw|hatespeech)_document\w*": _jigsaw("document", ABOVE, "drop"),
-    r"bff_duplicate_(docs?|url)": lambda key: Rule(
-        "dedup_bloom", {"mode": "dolma-document", "key": "url" if key == "url" else "text"}
+    r"(\w*(?:decontamination|paloma)\w*)": lambda name: DOCUMENTS if "doc" in name else PARAGRAPHS,
+    r"bff_duplicate_(doc|url)\w*": lambda key: _of_bloom(
+        "document", "url" if key == "url" else "text"
     ),
-    r"documents_bff_duplicates": DOCUMENTS,
-    r"bff_duplicate\w*": PARAGRAPHS,
+    r"documents_bff_duplicates": _of_bloom("document"),
+    r"bff_duplicate_paragraph\w*": _of_bloom("paragraph"),
     r"c4_v\d__has_curly_brace": Rule("c4"),
     r"c4_v\d__has_lorem_ipsum": _c4(lorem_ipsum_phrases=["lorem ipsum"]),
     r"c4_v\d__has_naughty_word": _c4(badwords="ldnoobw:en"),
 }
 SPANS: Table = {
     r"(EMAIL_ADDRESS|PHONE_NUMBER|IP_ADDRESS)": _pii,
+    r"\w*decontamination\w*": replace(PARAGRAPHS, settings={**PARAGRAPHS.settings, **CUT}),
     r"bff_duplicate_paragraph\w*": Rule("dedup_bloom", {"mode": "dolma-paragraph"}),
     r"jigsaw_(nsfw|hatespeech)\w*": _jigsaw("sentence", Theirs("min_score"), "cut"),
     r"negative_paragraph": Rule(

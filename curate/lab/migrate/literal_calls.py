@@ -53,16 +53,21 @@ class Call:
         return f"{self.name}(...)"
 
 
-def calls_of(text: str, path: Path, known: Container[str]) -> list[Call | Expression]:
-    """Return the calls of functions in `known`, in the order of the script. If such a call is in a
-    list, the list's other entries are returned too. Raise UsageError for a text that is not
-    Python."""
+def parsed(text: str, path: Path) -> ast.Module:
+    """Return the tree of a script. Raise UsageError for a text that is not Python."""
     try:
-        tree = ast.parse(text)
+        return ast.parse(text)
     except SyntaxError as error:
         raise UsageError(f"{path}:{error.lineno or 1}: not Python: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError):  # null bytes, deep nesting
         raise UsageError(f"{path}: not Python: null bytes, or nested too deeply") from None
+
+
+def calls_of(text: str, path: Path, known: Container[str]) -> list[Call | Expression]:
+    """Return the calls of functions in `known`, in the order of the script. If such a call is in a
+    list, the list's other entries are returned too. Raise UsageError for a text that is not
+    Python."""
+    tree = parsed(text, path)
     reader = _Reader(text, tree)
     return [value for value, is_known in reader.entries(tree, known) if is_known]
 
@@ -150,7 +155,10 @@ class _Reader:
 
     def _call(self, node: ast.Call, depth: int) -> Any:
         name = self._name(node.func)
-        arguments = tuple(self.value(each, depth) for each in node.args)
+        arguments: tuple[Any, ...] = ()
+        for each in node.args:
+            inner = self.value(each.value, depth) if isinstance(each, ast.Starred) else None
+            arguments += inner if isinstance(inner, tuple) else (self.value(each, depth),)
         if name == "join" and arguments and all(isinstance(each, str) for each in arguments):
             return posixpath.join(*arguments)
         keywords: dict[str, Any] = {}

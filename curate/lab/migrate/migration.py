@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from curate.lab.migrate.literal_calls import parsed
 from curate.steps.recipe import Entry, make_step
 from llmcurate.base.disk.files import check_regular
 from llmcurate.base.disk.yaml_file import read_yaml
@@ -212,6 +213,8 @@ def migrate(path: Path, tool: str | None = None) -> Migration:
         if tool is not None or module.recognises(text, path, document):
             done: Migration = module.migrate(text, path, document)
             return done.checked()
+    if path.suffix == ".py":
+        parsed(text, path)  # raises UsageError with the line of a mistake
     known = ", ".join(TOOLS.values())
     raise UsageError(f"{path}: a configuration of none of {known}; name the tool by --from")
 

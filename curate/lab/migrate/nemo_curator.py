@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from curate.lab.migrate.literal_calls import Call, Expression, calls_of
+from curate.lab.migrate.literal_calls import Call, calls_of
 from curate.lab.migrate.migration import Migration, Remark, Setting
 from curate.lab.migrate.operators import (
     NONE,
@@ -24,15 +24,31 @@ from curate.lab.migrate.operators import (
     Rule,
     Rules,
     Theirs,
+    is_constant,
     migration,
     need,
     node_line,
+    several,
 )
 from llmcurate.base.disk.yaml_file import read_yaml
 
 TOOL = "NeMo Curator 0.9"
 OWN = "a class of the script itself: write its rule as a function for the step"
-WRAPPERS = {"ScoreFilter": "filter_obj", "Filter": "filter_fn", "Modify": "modifier"}
+# Positional parameters of the classes that apply a filter or modifier, which is the first.
+WRAPPERS = {
+    "ScoreFilter": ("filter_obj", "text_field", "score_field", "score_type", "invert"),
+    "Filter": ("filter_fn", "filter_field", "invert"),
+    "Modify": ("modifier", "text_field"),
+}
+# Positional parameters of classes that do not take the keys of their rule and then `lang`.
+ORDERS: dict[str, tuple[str, ...]] = {
+    "RepeatingTopNGramsFilter": ("n", "max_repeating_ngram_ratio", "lang"),
+    "RepeatingDuplicateNGramsFilter": ("n", "max_repeating_duplicate_ngram_ratio", "lang"),
+    "CommonEnglishWordsFilter": ("min_num_common_words", "stop_at_false"),
+    "FastTextQualityFilter": ("model_path", "label", "alpha", "seed"),
+    "UnicodeReformatter": ("config",),
+    **dict.fromkeys(("FuzzyDuplicatesConfig", "SemDedup", "ExactDuplicates"), ()),
+}
 
 
 def _limit(step: str, ours: str, key: str, default: float, **fixed: str) -> Rule:
@@ -226,32 +242,41 @@ def _calls(text: str, path: Path) -> Iterator[Operator | Remark]:
     imports = re.findall(r"from nemo_curator[\w.]* import (\([^)]*\)|[^\n]+)", text)
     published = known.union(*(re.findall(r"\w+", names) for names in imports))
     calls = [c for c in calls_of(text, path, {*known, *WRAPPERS}) if isinstance(c, Call)]
-    inverted = [_inner(call) for call in calls if call.keywords.get("invert")]
-    for call in calls:
-        value = _inner(call)
+    wrapped = [(call, *_inner(call, path)) for call in calls]
+    inverted = [value for _, value, invert in wrapped if invert]
+    for call, value, invert in wrapped:
         name = value.name if isinstance(value, Call) else str(value)
         if isinstance(value, Call) and name not in published:
             step = "python_map" if call.name == "Modify" else "python"
             yield Remark(call.line, name, f"{OWN} {step}", unmapped=False)
-        elif call.keywords.get("invert"):
+        elif invert:
             yield Operator(f"{call.name}(invert=True)", call.line, {}, path, TOOL)
         elif (value is call and call not in inverted) or name not in known:
-            yield Operator(name, call.line, call.keywords, path, TOOL)
+            yield Operator.of_call(call, _order(name), path, TOOL)
 
 
-def _inner(call: Call) -> Any:
-    """Return the filter or modifier that a call wraps, or the call itself if it wraps nothing."""
+def _order(name: str) -> tuple[str, ...]:
+    return ORDERS.get(name, (*_keys(RULES.get(name, ())), "lang"))
+
+
+def _keys(rules: Rules) -> tuple[str, ...]:
+    return tuple(chain.from_iterable(map(Rule.keys, several(rules))))
+
+
+def _inner(call: Call, path: Path) -> tuple[Any, bool]:
+    """Return the filter or modifier that a call wraps, or the call itself if it wraps nothing, and
+    True if what the filter drops is kept."""
     if call.name not in WRAPPERS:
-        return call
-    return [*call.arguments, call.keywords.get(WRAPPERS[call.name])][0]
+        return call, False
+    order = WRAPPERS[call.name]
+    values = Operator.of_call(call, order, path, TOOL).values
+    return values.get(order[0]), bool(values.get("invert"))
 
 
 def _mapped(o: Operator) -> Mapped:
-    values = {k: v for k, v in o.values.items() if not isinstance(v, Expression)}
-    if values.get("false_positive_check"):
-        values["verify"] = values.get("jaccard_threshold", 0.8)
-    unknown = o.values.keys() - values.keys()
-    o = replace(o, values=values)
+    if o.values.get("false_positive_check"):
+        verify = o.values.get("jaccard_threshold", 0.8)
+        o = replace(o, values={**o.values, "verify": verify})
     n_gram = f" {o.value(Theirs('n', 2))}" if "NGrams" in o.name else ""
     rules = RULES.get(o.name + n_gram)
     if rules is None:
@@ -260,5 +285,8 @@ def _mapped(o: Operator) -> Mapped:
     yield from o.mapped(rules)
     if o.name in DIFFERS:
         yield o.differs(DIFFERS[o.name])
-    for key in sorted(unknown):
-        yield o.differs(f"the value of {key} is no constant and is not in the recipe")
+    if o.values.get("lang", "en") in ("zh", "ja"):
+        yield o.differs("NeMo Curator cuts words of this `lang` by a dictionary, the step does not")
+    for key, value in o.values.items():
+        if key not in _keys(rules) and (key.startswith("argument ") or not is_constant(value)):
+            yield o.differs(f"the value of {key} is not in the recipe")

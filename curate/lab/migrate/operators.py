@@ -6,6 +6,7 @@ another tool often has a single limit, so `merged` joins neighbouring filters in
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -126,12 +127,31 @@ class Operator:
     tool: str  # name and version, whose defaults apply
     lines: Mapping[str, int] = field(default_factory=dict)  # of settings, if known
 
+    @classmethod
+    def of_call(cls, call: Call, order: Iterable[str], path: Path, tool: str) -> Operator:
+        """Return the operator that a call makes. `order` has the names of positional parameters;
+        further arguments become settings `argument N`. A nested call of a `...Config` is replaced
+        by its keyword arguments."""
+        names, values = iter(order), dict[str, Any]()
+        for i, value in enumerate(call.arguments, 1):
+            values[next(names, f"argument {i}")] = value
+            if isinstance(value, Expression) and isinstance(value.node, ast.Starred):
+                values |= dict.fromkeys(names, value)
+        values |= call.keywords
+        lines = dict.fromkeys(values, call.line)
+        for key, config in list(values.items()):
+            if isinstance(config, Call) and config.name.endswith("Config"):
+                del values[key]
+                values |= config.keywords
+                lines |= dict.fromkeys(config.keywords, config.line)
+        return cls(call.name, call.line, values, path, tool, lines)
+
     def value(self, theirs: Theirs) -> Any:
         """Return the value of llmcurate's setting, computed from `theirs`, a setting of this
         operator in the other tool. Raise UsageError if the operator gives this setting a value of
         the wrong type; the right type is that of the setting's default."""
         value = self.values.get(theirs.key)
-        if value is None or isinstance(value, (Expression, Call)):
+        if value is None or not is_constant(value):
             value = theirs.default
         if isinstance(theirs.default, (int, float)) and isinstance(value, str):
             with suppress(ValueError):  # YAML 1.1 reads 2e5 as a text
@@ -155,7 +175,7 @@ class Operator:
             if {"bands", "rows"} <= {s.name for s in given}:  # these decide if both are given
                 given = tuple(s for s in given if s.name not in ("threshold", "permutations"))
             for ours, theirs in rule.settings.items():
-                if isinstance(theirs, Theirs) and not self._constant(theirs.key):
+                if isinstance(theirs, Theirs) and not is_constant(self.values.get(theirs.key)):
                     yield self.differs(f"{theirs.key} is not constant: set {rule.step}.{ours}")
             counts = int(not rule.more and rule.step != "read")
             yield MappedStep(rule.step, given, self._origin(self.line, self.name), counts)
@@ -179,9 +199,6 @@ class Operator:
     def needless(self, message: str) -> Remark:
         return Remark(self.line, self.name, message, unmapped=False, needless=True)
 
-    def _constant(self, key: str) -> bool:
-        return not isinstance(self.values.get(key), (Expression, Call))
-
     def _setting(self, rule: Rule, ours: str, value: object) -> Setting:
         if not isinstance(value, Theirs):
             return Setting(ours, value, f"{self.name} of {self.tool}")
@@ -190,13 +207,22 @@ class Operator:
         origin = self._origin(self.lines.get(value.key, self.line), name)
         if value.key in self.values and given in rule.off:
             return Setting(ours, rule.off_values().get(ours), origin)
-        if given is None or not self._constant(value.key):
+        if given is None:
             origin = f"{name}: default of {self.tool}"
+        elif not is_constant(given):
+            origin += f": set by the script; here the default of {self.tool}"
         return Setting(ours, self.value(value), origin)
 
     @staticmethod
     def _origin(line: int, name: str) -> str:
         return f"line {line}: {name}" if line else name
+
+
+def is_constant(value: object) -> bool:
+    inner = [*value.values()] if isinstance(value, dict) else value
+    if isinstance(inner, (tuple, list)):
+        return all(map(is_constant, inner))
+    return not isinstance(value, (Expression, Call))
 
 
 def _boundless(value: object) -> bool:

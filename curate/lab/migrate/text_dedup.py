@@ -29,6 +29,8 @@ from llmcurate.base.errors import UsageError
 
 OLD, NEW = "text-dedup 0.4", "text-dedup of 2026"
 COMMAND = re.compile(r"\bpython3?[ \t]+-m[ \t]+text_dedup\.(\w+)")
+HUB = re.compile(r"\w[\w.-]{,95}/\w[\w.-]{,95}")  # a data set ORG/NAME
+SUFFIXES = {".json", ".jsonl", ".parquet", ".csv", ".txt", ".arrow", ".gz", ".zst"}
 
 
 SHORT = "it keeps only the first document with fewer than `min_length` words"
@@ -97,13 +99,36 @@ def migrate(text: str, path: Path, document: object | None) -> Migration:
         raise UsageError(f"{path}: it has no command `python -m text_dedup.ALGORITHM`")
     values, lines = operators[0].values, operators[0].lines
     column = "column" if document is None else "text_column"
-    source = "data_files" if values.get("data_files") else "path"
     return migration(
         "text-dedup",
-        (each for operator in operators for each in _mapped(operator)),
-        Setting("input", values.get(source), f"line {lines.get(source, 0)}: {source}"),
+        (*_source(operators[0]), *(each for operator in operators for each in _mapped(operator))),
+        None,
         Setting("text", values.get(column), f"line {lines.get(column, 0)}: {column}"),
     )
+
+
+def _source(o: Operator) -> Mapped:
+    """Yield the recipe's input and the settings of its section `read`. A path ORG/NAME is a data
+    set of the hub, unless it is on this machine or has the suffix of a file."""
+    place, files = str(o.values.get("path") or ""), o.values.get("data_files")
+    hub = HUB.fullmatch(place) and not (
+        "local" in o.values or Path(place).exists() or Path(place).suffix in SUFFIXES
+    )
+
+    def setting(name: str, key: str, value: object) -> Setting:
+        return Setting(name, value, f"line {o.lines.get(key, 0)}: {key}")
+
+    if hub:
+        root, listed = f"hf://datasets/{place}", [files] if isinstance(files, str) else files
+        yield setting("input", "path", [f"{root}/{file}" for file in listed] if listed else root)
+    else:
+        key = "data_files" if files else "path"
+        yield setting("input", key, o.values.get(key))
+    for ours, key in (("config", "name"), ("split", "split")):
+        if hub and o.values.get(key):
+            yield setting(ours, key, str(o.values[key]))
+        elif o.values.get(key) not in (None, "", "train", "default"):
+            yield o.differs(f"{key} is read only for a data set of the hub, ORG/NAME")
 
 
 def _table(text: str, path: Path, document: object) -> Iterator[Operator]:
@@ -111,7 +136,9 @@ def _table(text: str, path: Path, document: object) -> Iterator[Operator]:
     values = dict(need(whole.get("algorithm"), dict, path, 0, "algorithm"))
     reading = need(whole.get("input"), dict, path, 0, "input")
     source = need(reading.get("read_arguments"), dict, path, 0, "read_arguments")
-    values["path"] = source.get("path")
+    values |= {key: source.get(key) for key in ("path", "name", "split", "data_files")}
+    if str(reading.get("input_type")).startswith("local"):
+        values["local"] = True
     if values.get("check_false_positive") is True:
         values["verify"] = values.get("threshold")
     name = need(values.get("algorithm_name"), str, path, 0, "algorithm_name")

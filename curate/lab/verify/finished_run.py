@@ -100,15 +100,18 @@ class FinishedRun:
         self.out, self.documents, self.seed = out, documents, seed
         corpus = corpus_of(out)
         if corpus.is_home:
-            raise UsageError(f"{out} holds several runs (refresh): give the folder of one run")
+            raise UsageError(
+                f"{out} holds several runs (refresh): give the OUT of one `llmcurate run`"
+            )
         self.home = out if (out / "run.json").is_file() else out / RUN
         try:
             self.record = read_record(self.home)
             from curate.steps.recipe import load
 
-            self.steps: tuple[Settings, ...] = load(str(self.home / "recipe.yaml")).steps
+            recipe = load(str(self.home / "recipe.yaml"))
         except FileNotFoundError:
             raise UsageError(f"{out} holds no finished run: give the OUT of one") from None
+        self.steps, self.read = recipe.steps, recipe.read
         corpus.need_whole()
         self.kept = {_number(path): path for path in corpus.kept}
         self.gone = {_number(path): path for path in corpus.gone}

@@ -1,9 +1,12 @@
-"""Check of token shards with tokenizers or sentencepiece, which encode sampled documents again."""
+"""Check of token shards and tokenizers with tokenizers or sentencepiece, which encode sampled
+documents again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from heapq import nsmallest
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.formats.inputs import plan_inputs
-from curate.formats.read_settings import ReadSettings
-from curate.formats.reading import PartitionReader
-from curate.lab.verify.finished_run import PARTS, FinishedRun, first
+from curate.formats.reading import PartitionReader, plan_reading
+from curate.lab.verify.finished_run import PARTS, FinishedRun, draw, first
 from curate.lab.verify.tally import NotChecked, NotInRun, Tally, need
-from curate.products.tokenizers import ShardsProduct
+from curate.products.tokenizers import ShardsProduct, TokenizerProduct
 from llmcurate.base.tokenizer_file import load_tokenizer
+from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.parts import pack
 
 Encode = Callable[[str], list[int]]
 
@@ -25,7 +28,7 @@ Encode = Callable[[str], list[int]]
 def check(run: FinishedRun) -> list[Tally]:
     path = run.out / "manifest.json"
     if not run.of(ShardsProduct) or not path.is_file():
-        raise NotInRun("the run made no token shards")
+        return _of_tokenizers(run)
     manifest = json.loads(path.read_text(encoding="utf-8"))
     if manifest.get("format", "llmcurate") != "llmcurate":
         raise NotChecked(f"token shards in the format {manifest['format']} cannot be checked")
@@ -46,19 +49,45 @@ def check(run: FinishedRun) -> list[Tally]:
         edges.add(edge)
         theirs = encode(texts[name])
         if inner != theirs:
-            at = next(
-                (i for i, (x, y) in enumerate(zip(inner, theirs, strict=False)) if x != y),
-                min(len(inner), len(theirs)),
-            )
-            tally.differs(
-                name,
-                f"{len(inner)} ids, {library} has {len(theirs)}; they differ from position {at}",
-            )
+            tally.differs(name, _difference(inner, theirs, library))
         elif not special.issuperset(edge) or len(edges) > 1:
             tally.differs(name, f"begins and ends with {edge}, expected the special ids")
         else:
             tally.agrees()
     return [tally]
+
+
+def _of_tokenizers(run: FinishedRun) -> list[Tally]:
+    """Compare the ids of sampled documents: ours and those of a library."""
+    files = sorted({*run.out.glob("tokenizer.json"), *run.out.glob("*/tokenizer.json")})
+    if not run.of(TokenizerProduct) or not files:
+        raise NotInRun("the run made neither token shards nor tokenizers")
+    need("tokenizers", "tokenizers")
+    texts = {document.id: document.text.decode() for document in run.sample if document.kept}
+    if not run.kept:
+        drawn = nsmallest(run.documents, _inputs(run, PARTS), lambda row: draw(run.seed, row[0]))
+        texts = dict(drawn)
+    data, offsets = pack([text.encode() for text in texts.values()])
+    tallies = []
+    for file in files:
+        tokenizer = load_tokenizer(file)
+        ids, counts = Encoder(tokenizer).encode(data, offsets)
+        ours = np.split(ids, np.cumsum(counts)[:-1])
+        tally = Tally("tokenizers", f"token ids of documents, {file.relative_to(run.out)}")
+        for (name, text), own in zip(texts.items(), ours, strict=True):
+            theirs = tokenizer.encode(text, add_special_tokens=False).ids
+            if own.tolist() == theirs:
+                tally.agrees()
+            else:
+                tally.differs(name, _difference(own.tolist(), theirs, "tokenizers"))
+        tallies.append(tally)
+    return tallies
+
+
+def _difference(own: list[int], theirs: list[int], library: str) -> str:
+    pairs = enumerate(zip(own, theirs, strict=False))
+    at = next((i for i, (x, y) in pairs if x != y), min(len(own), len(theirs)))
+    return f"{len(own)} ids, {library} has {len(theirs)}; they differ from position {at}"
 
 
 def _encoder(out: Path, name: str) -> tuple[str, Encode]:
@@ -99,21 +128,21 @@ def _texts(run: FinishedRun, asked_ids: set[str]) -> dict[str, str]:
     for folder in ("mix", "corpus"):
         if (run.out / folder).is_dir():
             return _of_files((run.out / folder).glob("part-*.parquet"), asked_ids)
-    texts: dict[str, str] = {}
     names = [file["path"] for file in run.record["inputs"]]
     if names and all(name.endswith(".parquet") for name in names):
         return _of_files(map(Path, names), asked_ids)
-    plan = plan_inputs(names)
-    for part in range(len(plan.partitions)):
-        for batch in PartitionReader(plan, part, ReadSettings()):
-            table = batch.docs.table
-            ids = table["id"].to_pylist()
-            for row, name in enumerate(ids):
-                if name in asked_ids:
-                    texts[name] = table["text"][row].as_py() or ""
-        if len(texts) == len(asked_ids):
-            break
-    return texts
+    asked = (document for document in _inputs(run) if document[0] in asked_ids)
+    return dict(islice(asked, len(asked_ids)))
+
+
+def _inputs(run: FinishedRun, parts: int | None = None) -> Iterator[tuple[str, str]]:
+    """Yield (id, text) of the documents in the run's input files, or in `parts` partitions."""
+    plan = plan_reading([file["path"] for file in run.record["inputs"]], run.read)
+    every = range(len(plan.partitions))
+    for part in first(run.seed, every, len(every) if parts is None else parts):
+        for batch in PartitionReader(plan, part, run.read):
+            ids, texts = (batch.docs.table[name].to_pylist() for name in ("id", "text"))
+            yield from ((name, text or "") for name, text in zip(ids, texts, strict=True))
 
 
 def _of_files(paths: Iterable[Path], asked_ids: set[str]) -> dict[str, str]:

@@ -209,6 +209,12 @@ def replacing(path: Path, sync: bool = True, only_if_changed: bool = False) -> I
             sync_path(path.parent)
         for listener in _listeners.get():
             listener(path)
+    except OSError as error:
+        if error.errno is None and disk_error(error):  # numpy's tofile
+            raise OSError(errno.ENOSPC, str(error), str(path)) from error
+        if error.errno is not None and str(error.filename or aside).startswith(str(aside)):
+            error.filename = str(path)  # a user does not know the temporary name
+        raise
     finally:
         if aside.is_dir():
             remove(aside, inside=path.parent)

@@ -55,6 +55,10 @@ def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Nod
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark and lines else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        if problem.startswith("but "):
+            problem = f"{getattr(error, 'context', None)}, {problem}"
+        if mark and "".join(text.split("\n")[mark.line : mark.line + 1]).lstrip(" ")[:1] == "\t":
+            problem = "the line begins with a tab: indent it with spaces"
         raise UsageError(f"{source}{line}: not YAML: {problem}") from None
 
 

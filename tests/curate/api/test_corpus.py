@@ -10,7 +10,7 @@ import pytest
 
 from curate.steps.recipe import load, parse
 from curate.steps.shipped import names
-from llmcurate import Corpus, run_recipe
+from llmcurate import Corpus, run_recipe, steps
 from llmcurate.base.errors import UsageError
 
 
@@ -78,7 +78,12 @@ READ = Corpus.read("in.jsonl")
         (lambda: READ.extract(output="markdwn"), "step extract: output is 'markdwn': "),
         (lambda: READ.filter(lambda text: True), "is not a top-level function"),
         (lambda: Corpus.read("in.jsonl", lmit=3), "unknown key 'lmit' in read"),
-        (lambda: Corpus.read([]), "Corpus.read needs the files to read"),
+        (lambda: Corpus.read(), "Corpus.read: name files, or a folder of them"),
+        (lambda: Corpus.read([]), "Corpus.read: the list has no documents"),
+        (lambda: READ.head(-1), "head: rows is -1: give a whole number"),
+        (lambda: READ.filter(len), "len cannot be sent to workers"),
+        (lambda: READ.filter(["c4"]), "give the rules one after the other, not as ['c4']"),
+        (lambda: READ.step(steps.C4), "step: give an object, steps.C4(), or a step's name"),
     ],
 )
 def test_a_mistake_is_refused_at_once_in_one_line(call: Any, says: str) -> None:

@@ -64,6 +64,15 @@ def test_a_column_that_is_not_there_is_named(result: Result) -> None:
         result.corpus.to_pandas(["txt"])
 
 
+def test_one_column_may_be_named_without_a_list(result: Result) -> None:
+    assert result.corpus.to_arrow("id") == result.corpus.to_arrow(["id"])
+
+
+def test_a_changed_step_without_a_mapping_is_refused(result: Result) -> None:
+    with pytest.raises(UsageError, match=r"c4=5: give a mapping, c4=\{'key': value\}"):
+        result.whatif(c4=5)  # type: ignore[arg-type]
+
+
 def test_a_library_that_is_not_there_is_named(
     result: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:

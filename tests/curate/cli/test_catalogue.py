@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+import curate
 from curate.cli import completion
-from curate.cli.app import invoke
+from curate.cli.app import invoke, whole_app
 from curate.steps.recipe import parse
 from curate.steps.registry import REGISTRY, settings_of
 from curate.steps.shipped import names
@@ -88,6 +92,47 @@ def completed(*words: str) -> tuple[list[str], list[str]]:
         timeout=60,
     )
     return result.stdout.split(), result.stderr.split()
+
+
+def test_subcommands_of_every_group_are_completed() -> None:
+    root: Any = typer.main.get_command(whole_app())
+    groups = {n: c for n, c in root.commands.items() if hasattr(c, "commands")}
+    assert {"quality", "dedup", "tokenizer"} <= groups.keys()
+    for name, group in groups.items():
+        with group.make_context(name, [], resilient_parsing=True) as context:
+            offered = [item.value for item in group.shell_complete(context, "")]
+        shown = [word for word, command in group.commands.items() if not command.hidden]
+        assert offered == shown, name
+    assert completed("quality", "tr")[0] == ["train"]
+    assert "--method" in completed("dedup", "--me")[0]
+
+
+def test_suggested_commands_have_the_options_that_they_name() -> None:
+    calls = [
+        call
+        for file in Path(curate.__file__).parent.rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "suggest"
+    ]
+    root, checked = typer.main.get_command(whole_app()), 0
+    for call in calls:
+        constants = [n.value for n in ast.walk(call) if isinstance(n, ast.Constant)]
+        words = [word for word in constants if isinstance(word, str)]
+        command: Any = root
+        path: list[str] = []
+        while hasattr(command, "commands") and words and words[0] in command.commands:
+            path.append(words.pop(0))
+            command = command.commands[path[-1]]
+        if not path:
+            continue
+        command = getattr(command, "commands", {}).get("default", command)
+        if hasattr(command, "offer"):
+            command.offer([])
+        known = {flag for p in command.params for flag in (*p.opts, *p.secondary_opts)}
+        wrong = [word for word in words if word.startswith("-") and word not in known]
+        assert not wrong, f"suggest {' '.join(path)}: {wrong}"
+        checked += 1
+    assert checked > 10
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,8 @@ def test_an_experiment_is_described_without_being_made(tmp_path: Path) -> None:
         ("tokenizer train x --pattern gp", "gpt2"),
         ("tokenizer train t.jsonl --by la", "lang"),
         ("stats . --text-column co", "content"),
+        ("migrate --from do", "dolma"),
+        ("quality train --preset d", "dclm"),
     ],
 )
 def test_words_are_completed(line: str, word: str, tmp_path: Path) -> None:

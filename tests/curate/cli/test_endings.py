@@ -70,7 +70,7 @@ def test_the_next_command_is_quoted_as_a_shell_takes_it(capsys):
 
 
 def test_a_vocabulary_smaller_than_asked_is_highlighted() -> None:
-    says = "90 tokens instead of 400: the corpus is too small for more"
+    says = "90 tokens instead of 400: no other two tokens stand side by side 2 times in a word"
     assert tokenizer(warnings=[says], gguf={"refused": "why"})[1:] == [f"look at this: {says}"]
 
 

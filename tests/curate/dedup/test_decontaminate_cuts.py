@@ -105,6 +105,15 @@ def test_explain_names_the_item_and_its_set(bench):
     assert record["paths"]["contamination"] == "out/contamination.parquet"
 
 
+def test_explain_names_the_item_of_a_cut(bench):
+    rows = [{"id": "d", "text": f"{'Before. ' * 60}{ITEMS['math'][1]}{' After.' * 60}"}]
+    step = {"decontaminate": {"evals": sets_of(bench, ITEMS), "action": "cut", "context": 9}}
+    bench.run([step], bench.jsonl("in.jsonl", rows))
+    printed = bench.command("explain", "d", "--in", "out").stdout
+    (line,) = [line for line in printed.split("\n") if "math1" in line]
+    assert "contain the item math1 in math" in line and "and 9 characters around it" in line
+
+
 def test_a_deleted_contamination_file_is_rewritten_and_disappears_with_its_step(bench):
     source = bench.jsonl("in.jsonl", corpus(ITEMS, COMMON))
     step = {"decontaminate": {"evals": sets_of(bench, ITEMS)}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from curate.formats.inputs import plan_inputs
-from curate.formats.listing import find_files
+from curate.formats.listing import find_files, one_spelling
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
 from llmcurate.base.errors import RunFailed, UsageError
@@ -171,6 +172,35 @@ def test_a_pipe_named_as_input_is_refused_at_once(folder):
     with pytest.raises(UsageError, match=r"pipe\.jsonl is a pipe, socket or device"):
         find_files([str(folder / "pipe.jsonl")])
     assert find_files([str(folder)]).notices == [f"skipped {folder}/pipe.jsonl: not a regular file"]
+
+
+def test_a_file_has_one_path_however_it_is_spelled_and_is_read_once(folder):
+    path = str(folder / "a" / "x.jsonl")
+    spelled = [path, f"{folder}/b/../a//./x.jsonl", f"file://{folder}/a/x.jsonl", f"{folder}/a"]
+    for name in spelled:
+        assert [file.path for file in find_files([name]).files] == [path]
+    listed = find_files(spelled)
+    assert [file.path for file in listed.files] == [path]
+    assert listed.notices == ["3 files given again, read once"]
+    assert one_spelling(spelled[1]) == one_spelling(spelled[2]) == path
+
+
+def test_two_dots_after_a_link_lead_where_the_link_leads(folder):
+    (folder / "deep").mkdir()
+    (folder / "deep" / "link").symlink_to(folder / "b")
+    for pattern in ("x", "*"):
+        (file,) = find_files([f"{folder}/deep/link/../a/{pattern}.jsonl"]).files
+        assert Path(file.path).samefile(folder / "a" / "x.jsonl")
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.rar", "a.tar", "a.tar.gz"])
+def test_an_archive_that_is_not_read_is_to_be_unpacked_first(folder, name):
+    with tarfile.open(folder / name, "w:gz" if name.endswith(".gz") else "w") as archive:
+        archive.add(folder / "a" / "x.jsonl", "x.jsonl")
+    with pytest.raises(UsageError, match=r"input .*: unpack it first$"):
+        find_files([str(folder / name)])
+    (notice,) = find_files([str(folder)]).notices
+    assert notice.startswith(f"skipped {folder}/{name}: ") and notice.endswith(": unpack it first")
 
 
 def test_colons_in_a_path_of_this_machine_are_no_chain_of_urls(bench):

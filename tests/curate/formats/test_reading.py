@@ -161,8 +161,9 @@ def test_records_without_text_are_rejected_and_keep_what_they_have(bench):
 def test_values_too_deep_to_write_are_corrupt_not_fatal(bench):
     deep = '{"text":"a","x":' + "[" * 1000 + "]" * 1000 + "}"
     read = Read(bench.jsonl("a.jsonl", [deep, '{"text":"b"}', "[" * 100_000]))
-    assert read.column("text") == ["b"]
-    assert len(read.corrupt) == 2
+    texts = read.column("text")
+    assert texts in (["b"], ["a", "b"])  # how deep Python writes depends on its version
+    assert len(read.corrupt) == 3 - len(texts)
 
 
 CHUNKS = st.sampled_from([3, 7, 64, 1 << 20])

@@ -245,8 +245,8 @@ def test_check_names_the_damage_and_what_its_repair_says_works(home, grown, name
     flip(HARMED[name](home))
     done = home.bench.command("check", "home")
     assert done.returncode == 1 and HARMED[name](home).name.split(".")[0] in done.stdout
-    done = home.bench.command("check", "home", "--repair")
     (command,) = advised(done.stderr)
+    assert advised(home.bench.command("check", "home", "--repair").stderr) == [command]
     done = home.bench.command(*command)
     assert done.returncode == 0, done.stderr
     assert home.bench.command("check", "home").returncode == 0

@@ -49,6 +49,17 @@ def test_a_value_of_another_type_is_in_extra(grown: Home) -> None:
     assert kept == [value for _, _, extra in WEEKS for value in extra]
 
 
+def test_names_with_a_dot_and_no_name_stay_columns_of_their_own(bench: Any) -> None:
+    home = Home(bench, STEPS)
+    home.refresh(bench.jsonl("1.jsonl", [{"text": "One.", "meta.lang": "x", "": "5"}]))
+    for week in "23":
+        home.refresh(bench.jsonl(f"{week}.jsonl", [{"text": f"Week {week}."}]))
+    assert [(row["meta.lang"], row["input."]) for row in home.rows()] == [("x", "5")] + [
+        (None, None)
+    ] * 2
+    assert len({str(pq.read_schema(part)) for part in home.folder().glob("*.parquet")}) == 1
+
+
 def test_a_snapshot_is_one_table_to_its_readers(grown: Home) -> None:
     folder = grown.folder()
     parts = sorted(folder.glob("*.parquet"))

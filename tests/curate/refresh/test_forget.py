@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.dedup.exact import normal_url
 from curate.refresh import run
-from curate.refresh.forgetting import Removals, hosts, normal_domain
+from curate.refresh.forgetting import Removals, hosts, normal_domain, normal_urls
 from curate.refresh.outcome import RefreshOptions
 from tests.curate.refresh.growing import Home
 from tests.disk_calls import disk_calls
@@ -55,13 +54,53 @@ def test_a_domain_is_compared_whatever_the_case_of_a_url(url):
     assert by.to_pylist() == ["domain"]
 
 
-@given(st.text(st.sampled_from("ab:/?&#@.=w\n utm_ref"), max_size=30))
-def test_urls_are_compared_as_exact_dedup_does(rest):
-    url = f"https://{rest}"
-    ids = pa.array(["x"])
-    for given_ in (url, normal_url(url)):
-        by = Removals.of([("url", given_)]).by(ids, pa.array([url])).to_pylist()
-        assert by == ["url"] or normal_url(given_) != normal_url(url)
+def same(*urls):
+    return len({*normal_urls(pa.array(urls)).to_pylist()}) == 1
+
+
+WORDS = st.text(st.sampled_from("abf=._/:@r?é\n"), max_size=8)
+
+
+@given(
+    st.sampled_from(["shop.test", "münchen.de", "a.b.test"]),
+    WORDS.map(lambda text: text.replace("?", "").strip("/")),
+    st.lists(WORDS.filter(lambda text: text.strip("/"))),
+    st.lists(st.tuples(st.integers(0, 9), WORDS)),
+    WORDS,
+)
+def test_spellings_of_one_page_are_the_same_url(host, path, parameters, tracking, fragment):
+    tracked = [*parameters]
+    for at, value in tracking:
+        tracked.insert(at, f"utm_{value}")
+    plain, other = (f"/{path}" + "?" * bool(p) + "&".join(p) for p in (parameters, tracked))
+    spelled = host.upper().encode("idna").decode()
+    assert same(f"http://{host}{plain}", f"HTTPS://a:b@www.{spelled}:443{other}#{fragment}")
+    assert same(f"https://{host}{plain}", f"http://{host}:80{plain}//")
+    assert not same(f"https://{host}{plain}", f"https://{host}:8080{plain}")
+
+
+@given(st.lists(WORDS), st.lists(WORDS))
+def test_pages_with_other_parameters_are_other_urls(some, others):
+    queries = ["&".join(p).rstrip("/&") for p in (some, others)]
+    assert same(*(f"https://shop.test/p?{q}" for q in queries)) == (
+        queries[0].rstrip("/&") == queries[1].rstrip("/&")
+    )
+
+
+@pytest.mark.parametrize("end", ["", "?reference=11", "?feedback=1", "?ref_id=7&item=3", "?Utm_a"])
+def test_only_utm_parameters_are_left_out(end):
+    assert not same("https://shop.test/p?reference=10", f"https://shop.test/p{end}")
+    assert same(f"https://shop.test/p{end}", f"https://shop.test/p{end}#top")
+
+
+def test_hosts_in_punycode_and_unicode_are_the_same():
+    names = ["münchen.de", "xn--mnchen-3ya.de", "XN--MNCHEN-3YA.DE", "MÜNCHEN.de"]
+    urls = pa.array([f"http://{name}/x" for name in names])
+    assert same(*urls.to_pylist())
+    for name in names:
+        for kept in (normal_domain(name), name.lower()):  # as earlier versions recorded it
+            by = Removals.of([("domain", kept)]).by(urls, urls)
+            assert by.to_pylist() == ["domain"] * 4
 
 
 @pytest.mark.parametrize("url", ["", "x", "https://", "https:///path", "http://:80/", "\0"])
@@ -89,6 +128,8 @@ def test_forgotten_documents_are_gone_at_once_and_when_they_come_again(home):
     assert [(r["id"], r["by"]) for r in rows] == [("a", "domain"), ("b", "domain"), ("f", "url")]
     now = json.loads(done.stdout.splitlines()[-1])["snapshot"]
     assert {r["snapshot"] for r in rows} == {now}
+    account = home.bench.command("explain", "f", "--in", home.path).stdout
+    assert "f: forgotten (matched url)\n" in account and f"gone since snapshot {now}" in account
     again = [{"id": "g", "url": "https://one.test/new", "text": "New."}, {"text": "Newer."}]
     taken = home.refresh(home.bench.jsonl("two.jsonl", again), keep=1)
     assert taken.forgotten == 1 and taken.totals.kept == 2
@@ -121,6 +162,18 @@ def test_going_back_brings_nothing_forgotten_back(home):
     assert home.refresh(home.bench.folder / "two.jsonl").inputs == 1
 
 
+def test_each_rollback_to_the_parent_goes_one_ingest_back(home):
+    first = home.path.joinpath("current").resolve().name
+    second, _ = (home.refresh(home.bench.jsonl(f"{n}.jsonl", [{"text": n}])).name for n in "xy")
+    home.bench.command("forget", home.path, "--id", "a")
+    for ids, back in ((["b", "c", "d", "e", "f", "x.jsonl#0"], second), (list("bcdef"), first)):
+        done = home.bench.command("refresh", "--rollback", "parent", "-o", home.path)
+        assert f"back to {back}; 1 document forgotten since then: new snapshot" in done.stdout
+        assert home.ids() == ids
+    done = home.bench.command("refresh", "--rollback", "parent", "-o", home.path)
+    assert done.returncode == 2 and "no snapshot before" in done.stderr
+
+
 def test_a_part_that_cannot_be_read_is_named(home):
     (part,) = (home.path / "current").glob("part-*")
     part.write_bytes(b"PAR1")
@@ -133,7 +186,7 @@ def test_purging_removes_the_snapshots_that_hold_them(home):
     done = home.bench.command("forget", home.path, "--id", "a", "--purge")
     assert done.returncode == 0 and len(home.snapshots()) == 1
     assert "--rollback can no longer return to it (none remains)" in done.stdout
-    assert "1 document that match these entries are now in no snapshot" in done.stdout
+    assert "1 document that matches these entries is now in no snapshot" in done.stdout
     again = home.bench.command("forget", home.path, "--id", "a", "--purge")
     assert "removed" not in again.stdout
 

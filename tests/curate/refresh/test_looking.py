@@ -77,6 +77,13 @@ def _text(home: Home, place: tuple[str, int]) -> str:
     return str(pq.read_table(place[0], columns=["text"])["text"][place[1]].as_py())
 
 
+def test_a_home_is_not_sent_to_what_refuses_homes(home: Home) -> None:
+    done = home.bench.command("whatif", home.path, "--set", "document_length.min=70")
+    assert done.returncode == 0 and "--apply" not in done.stdout + done.stderr
+    done = home.bench.command("dedup", "clusters", home.path)
+    assert done.returncode == 2 and "holds several runs (refresh)" in done.stderr
+
+
 def test_after_a_rollback_only_the_runs_of_the_snapshot_count(home: Home) -> None:
     from curate.refresh import run
     from curate.refresh.outcome import RefreshOptions

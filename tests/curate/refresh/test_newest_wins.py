@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from curate.inspect.explain import explain
+from curate.run.homes import runs_that_read
 from tests.curate.refresh.growing import Home
 
 STEPS = [{"dedup_exact": {"key": "url", "survivor": "newest"}}]
@@ -26,6 +28,9 @@ def test_the_newest_version_is_the_one_in_the_next_snapshot(bench):
     assert "2 older versions replaced" in second.line()
     gone = home.removed()
     assert [(r["id"], r["by"]) for r in gone] == [("a1", "superseded"), ("c1", "superseded")]
+    account = str(explain([*runs_that_read(home.path, "a1")], "a1"))
+    assert account.startswith("a1: replaced by a newer version\n")
+    assert f"gone since snapshot {second.name}" in account
     third = home.refresh(files[2])
     assert sorted(home.ids()) == ["a3", "b3", "c2", "d1", "e1"]
     assert sorted(home.ids(second.name)) == ["a2", "b1", "c2", "d1"]  # which is never changed

@@ -8,7 +8,9 @@ import shutil
 
 import pytest
 
+from curate.formats.listing import find_files
 from curate.refresh import incremental
+from curate.refresh.inputs import find_new
 from curate.refresh.state import State
 from curate.steps.recipe import load
 from curate.steps.shipped import names
@@ -290,6 +292,51 @@ def test_unreadable_inputs_are_counted_in_the_record_of_a_refresh(bench):
     assert json.loads((run / "run.json").read_text())["totals"]["unreadable"] == 1
     again = bench.command("refresh", recipe, "in", "-o", "home")
     assert again.returncode == 0 and "1 new input" in again.stdout
+
+
+def test_other_spellings_of_a_path_are_no_new_input(bench):
+    source = bench.jsonl("in/d.csv.jsonl", [{"id": "a", "text": "Text."}])
+    (bench.folder / "sub").mkdir()
+    home = Home(bench, [{"document_length": {"min": 1}}])
+    home.refresh(source)
+    folder = bench.folder
+    for name in (f"{folder}/sub/../in/*", f"{folder}//in/./{source.name}", f"file://{source}"):
+        assert not home.refresh(name).new
+
+
+def test_a_home_that_knows_a_file_by_another_spelling_does_not_read_it_again(bench):
+    source = bench.jsonl("in/d.jsonl", [{"id": "a", "text": "Text."}])
+    size, *_ = (file.state for file in find_files([str(source)]).files)
+    for name in (f"file://{source}", f"{bench.folder}//in/../in/d.jsonl"):
+        assert find_new([str(source)], {name: (size, "")}).unchanged == 1
+
+
+def test_a_rebuild_names_the_ingested_input_that_is_gone(bench):
+    a, b = (bench.jsonl(f"{n}.jsonl", [{"text": n}]) for n in "ab")
+    home = Home(bench, [{"dedup_exact": {}}])
+    home.refresh(a, b)
+    a.unlink()
+    with pytest.raises(
+        UsageError, match=r"a\.jsonl does not exist \(1 of 2 inputs missing\): restore"
+    ):
+        home.refresh(b, rebuild=True)
+
+
+def test_files_that_are_skipped_are_in_the_outcome(bench):
+    source = bench.jsonl("in/a.jsonl", [{"text": "Text."}])
+    (source.parent / "b.docx").write_bytes(b"PK")
+    home = Home(bench, [{"dedup_exact": {}}])
+    for _ in range(2):
+        notices = json.loads(json.dumps(json_values(home.refresh(source.parent))))["notices"]
+        assert notices == [f"skipped {source.parent}/b.docx: unknown format"]
+
+
+def test_a_quiet_refresh_does_not_say_which_lists_it_runs_without(bench, monkeypatch, capsys):
+    monkeypatch.setenv("LLMCURATE_OFFLINE", "1")
+    monkeypatch.setenv("LLMCURATE_CACHE", str(bench.folder / "cache"))
+    home = Home(bench, [{"url_filter": {}}])
+    home.refresh(bench.jsonl("a.jsonl", [{"text": "Text."}]))
+    assert capsys.readouterr().err == ""
 
 
 def test_going_back_makes_later_inputs_new_again(bench):

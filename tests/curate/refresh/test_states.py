@@ -115,7 +115,10 @@ class Model:
             self._without_listed(now, self.current)
 
     def roll_back(self, now: str) -> None:
-        parent = self.made[self.current].parent if self.current else None
+        ingest = self.current
+        while ingest and self.made[ingest].kind == "forget":
+            ingest = self.made[ingest].base
+        parent = self.made[ingest].parent if ingest else None
         if self.pending or parent not in self.standing:
             raise Refused
         if self.made[parent].lacks != self.listed:

@@ -15,7 +15,7 @@ from curate.dedup.exact import DedupExact
 from curate.run import decisions
 from curate.run.messages import Resolved, ResolveTask
 from curate.run.stages import Stages
-from llmcurate.base.errors import TooMuchRemoved
+from llmcurate.base.errors import RunFailed, TooMuchRemoved
 from tests.curate.command_line import environment
 from tests.parameters import mostly_slow
 
@@ -51,6 +51,12 @@ def test_a_dedup_may_remove_exactly_its_limit(unit, gone, stops):
     with pytest.raises(TooMuchRemoved, match=f"{gone} of 10 {unit}") if stops else nullcontext():
         decisions.guard(step, **removal)
     decisions.guard(step, **(removal | {unit: [0, 0]}))
+
+
+def test_the_guard_names_the_document_with_the_most_duplicates(bench):
+    source = bench.jsonl("in.jsonl", [{"id": name, "text": "Text."} for name in "abc"])
+    with pytest.raises(RunFailed, match=r"0\.5; a has the most duplicates \(2\); nothing was"):
+        bench.run([{"dedup_exact": {"max_removal": 0.5}}], source)
 
 
 def test_the_driver_of_a_small_run_loads_no_numba(bench, make_pages):

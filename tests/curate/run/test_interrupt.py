@@ -95,6 +95,13 @@ def test_sigterm_is_a_line_and_an_exit_code(body):
     assert error == "llmcurate: stopped by SIGTERM; run the same command to resume\n"
 
 
+def test_only_a_command_that_resumes_is_said_to_resume(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["llmcurate", "generate", "hi"])
+    assert terminal.stopped() == "stopped"
+    monkeypatch.setattr(sys, "argv", ["llmcurate", "pretrain", "shards"])
+    assert terminal.stopped() == "stopped; run the same command to resume"
+
+
 COMMANDS = {
     "run": ("run r.yaml in.jsonl -o out -q", "out/ledger.db"),
     "refresh": ("refresh r.yaml in.jsonl -o out -q", "out/runs/*/ledger.db"),

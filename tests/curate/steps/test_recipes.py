@@ -71,6 +71,8 @@ MISTAKES = {
         r"r\.yaml:2: c4\.variant is 'nobody': choose one of tfds, paper",
     ),
     "a variant of what has none": ("steps:\n  - dedup_exact@x\n", r"'dedup_exact' has no variants"),
+    "a tab": ("steps:\n\t- c4\n", r"r\.yaml:2: not YAML: the line begins with a tab"),
+    "two documents": ("steps: [c4]\n---\na: 1\n", "expected a single document in the stream, but"),
     "read as text": ("read: fast\nsteps: [c4]\n", r"r\.yaml:1: `read`"),
     "input as mapping": ("input: {a: 1}\nsteps: [c4]\n", r"r\.yaml:1: `input`"),
 }
@@ -92,6 +94,8 @@ def test_a_mistake_is_one_line_that_says_where_and_what(mistake):
         ("min_sentnces=3", "no setting .min_sentnces.; did you mean .min_sentences."),
         ("min_sentences", r"write section\.key=value"),
         ("c4.min_sentences={", "not YAML"),
+        ("c4={min_sentences: 3}", r"write c4\.KEY=value, for one setting of the step"),
+        ("c4.min_sentences=", r"c4\.min_sentences has no value: give a whole number"),
         ("read.batch_rows=none", r"read\.batch_rows"),
     ],
 )
@@ -99,6 +103,16 @@ def test_a_wrong_override_is_a_one_line_error(item, message):
     with pytest.raises(UsageError, match=message) as error:
         parse("steps: [c4]\n", "r.yaml", (item,))
     assert "\n" not in str(error.value) and str(error.value).startswith(f"--set {item}: ")
+
+
+def test_an_override_of_one_limit_leaves_the_limits_of_other_n_as_they_are():
+    text, setting = "steps: [gopher_repetition]\n", "gopher_repetition.max_top_n_gram_chars"
+    own = "steps: [gopher_repetition: {max_top_n_gram_chars: {3: 0.5}}]\n"
+    for start, others in ((text, {3: 0.18, 4: 0.16}), (own, {3: 0.5})):
+        (step,) = parse(start, "r.yaml", (f"{setting}.2=0.9",)).steps
+        assert step.max_top_n_gram_chars == {2: 0.9, **others}
+    with pytest.raises(UsageError, match=r"max_top_n_gram_chars\.5 is '5': give 4 or less"):
+        parse(text, "r.yaml", (f"{setting}.5=0.9",))
 
 
 def test_an_error_caused_by_an_override_names_the_override():

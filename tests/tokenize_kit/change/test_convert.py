@@ -12,7 +12,8 @@ import pytest
 import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
+from tokenizers.models import BPE
 
 from curate.cli.app import whole_app
 from llmcurate.base.errors import LlmcurateError, UsageError
@@ -437,3 +438,52 @@ def test_the_command_says_what_was_verified(models, tmp_path):
         "tokenizer_card.json",
         "tokenizer_card.md",
     }
+
+
+def test_special_tokens_of_a_tiktoken_file_are_those_of_its_card(tmp_path):
+    train_tokenizer(ENGLISH, tmp_path / "own", vocab=300)
+    ranks = tmp_path / "ranks.tiktoken"
+    convert(tmp_path / "own", ranks, "tiktoken")
+    card = convert(ranks, tmp_path / "back", "tokenizer.json", pattern="o200k")
+    assert card.special_tokens == {"<|endoftext|>": 0}
+    (tmp_path / "ranks.card.json").unlink()
+    card = convert(ranks, tmp_path / "bare", "tokenizer.json", pattern="o200k")
+    added = card.special_tokens["<|endoftext|>"]
+    assert added > 0 and f"added <|endoftext|> with id {added}" in card.notes[0]
+
+
+def test_a_byte_order_mark_is_left_out_of_the_new_file(tmp_path):
+    train_tokenizer(ENGLISH, tmp_path / "own", vocab=300)
+    whole = (tmp_path / "own" / "tokenizer.json").read_bytes()
+    (tmp_path / "marked.json").write_bytes(b"\xef\xbb\xbf" + whole)
+    convert(tmp_path / "marked.json", tmp_path / "new", "tokenizer.json")
+    assert (tmp_path / "new" / "tokenizer.json").read_bytes() == whole
+
+
+@pytest.mark.parametrize("normalize", ["nfkc", "nmt_nfkc_cf"])
+def test_a_conversion_keeps_the_marks_that_a_model_keeps(tmp_path, normalize):
+    text = "ﻻَ ﷲِ E\u0301cole B\u0e49 fox"
+    train_tokenizer([text] * 9, tmp_path, model="unigram", vocab=420, normalize=normalize)
+    model = tmp_path / "tokenizer.model"
+    convert(model, tmp_path / "new", "tokenizer.json")
+    new = Tokenizer.from_file(str(tmp_path / "new" / "tokenizer.json"))
+    library = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    assert new.encode(text).ids == library.Encode(text)
+    lossy = json.loads(new.to_str())
+    steps = lossy["normalizer"]["normalizers"]
+    at = next(k for k, step in enumerate(steps) if step["type"] == "Precompiled")
+    lossy["normalizer"]["normalizers"] = [steps[at], *steps[at + 2 :]]
+    (tmp_path / "lossy.json").write_text(json.dumps(lossy))
+    with pytest.raises(CannotHold, match="drops marks"):
+        convert(tmp_path / "lossy.json", tmp_path / "again", "sentencepiece")
+
+
+def test_byte_tokens_that_are_special_are_named(tmp_path):
+    names = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "a"]
+    vocab = {name: number for number, name in enumerate(names)}
+    tokenizer = Tokenizer(BPE(vocab, [], unk_token="<unk>", byte_fallback=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.add_special_tokens(names[:-1])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(CannotHold, match="byte tokens, such as <0x00>, are added tokens"):
+        convert(tmp_path / "tokenizer.json", tmp_path / "new", "sentencepiece")

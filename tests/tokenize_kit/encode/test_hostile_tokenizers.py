@@ -106,7 +106,7 @@ def test_text_that_the_library_cannot_encode_is_a_one_line_error(tmp_path):
     tokenizer = Tokenizer(models.Unigram([("a", -1.0), ("b", -2.0)], None))
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     vocabulary = open_vocabulary(tmp_path / "tokenizer.json")
-    with pytest.raises(LlmcurateError, match=r"cannot encode the texts: .*unk_id"):
+    with pytest.raises(LlmcurateError, match=r"cannot encode the text .*unk_id"):
         vocabulary.encode(np.frombuffer(bytearray(b"abc"), np.uint8), np.array([0, 3]))
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
+from llmcurate.base.errors import RunFailed
+from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.judge.candidate import open_candidate
+from tokenize_kit.shards.writer import Layout, encode_shards
 
 SPECIAL = ("<oov>", "<unk-like>", "</s>")
 
@@ -44,3 +47,31 @@ def test_only_the_unknown_token_of_the_model_is_allowed(kind: str, tmp_path: Pat
 def test_an_unknown_token_that_ends_texts_is_not_allowed(tmp_path: Path) -> None:
     file = saved(tmp_path, models.WordLevel(IDS, unk_token="</s>"))
     assert open_vocabulary(file).forbidden.tolist() == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize("text", ["h <unk><unk> x", "h<unk>q<unk>h", "<unk> <unk><unk> q"])
+def test_spelled_unknown_tokens_are_joined_as_in_the_library(text: str) -> None:
+    pieces = [("<unk>", -1.0), ("\u2581", -2.0), ("\u2581x", -3.0), ("h", -3.0)]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    encoder = Encoder(tokenizer)
+    assert encoder.reason is None
+    assert encoder.encode(*pack([text.encode()]))[0].tolist() == tokenizer.encode(text).ids
+
+
+def test_a_manifest_counts_unknown_tokens(batch_of, tmp_path: Path) -> None:
+    file = saved(tmp_path, models.WordLevel(IDS, unk_token="<oov>"))
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    layout = Layout(eos_token="</s>")
+    manifest = encode_shards([batch_of(("1", "a ? b"))], file, tmp_path / "one", layout)
+    assert manifest["unknown_tokens"] == 1
+    Tokenizer.from_file(str(tmp_path / "one" / "tokenizer.json"))  # without the byte order mark
+    manifest = encode_shards([batch_of(("1", "a b"))], file, tmp_path / "two", layout)
+    assert "unknown_tokens" not in manifest
+
+
+def test_a_text_that_a_model_cannot_spell_is_named_with_the_file(batch_of, tmp_path: Path) -> None:
+    file = saved(tmp_path, models.Unigram([(name, 0.0) for name in NAMES]))
+    documents = [batch_of(("1", "a"), ("2", "a ?"))]
+    with pytest.raises(RunFailed, match=r"tokenizer\.json: .* 'a \?': it has no token for a"):
+        encode_shards(documents, file, tmp_path / "out", Layout(eos_token="</s>"))

@@ -167,7 +167,7 @@ def test_characters_beyond_the_coverage_are_bytes_and_merge_with_nothing(tmp_pat
     assert card.characters == 3 and not any("Z" in t for t in vocab if not t.startswith("<"))
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
     assert tokenizer.encode("aZb").tokens == ["a", "<0x5A>", "b"]
-    assert "300: the corpus is too small" in card.warnings[-1]
+    assert "300: no other two tokens stand side by side 2 times" in card.warnings[-1]
 
 
 def test_a_small_vocabulary_says_which_characters_it_spells_in_bytes(tmp_path):

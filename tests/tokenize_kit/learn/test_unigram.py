@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+import unicodedata
 from collections import Counter
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -368,3 +370,21 @@ def test_the_order_of_documents_changes_nothing(tmp_path):
         texts = texts[::-1]
     for file in ("tokenizer.json", "tokenizer.model"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
+
+
+@pytest.mark.parametrize("normalize", ["nfkc", "nmt_nfkc_cf"])
+def test_both_files_of_a_normalizing_training_keep_every_mark(tmp_path, normalize):
+    text = unicodedata.normalize("NFD", "ﻻَ ﷲِ بِسْمِ École B\u0e49 Việt")
+    train_tokenizer(
+        [f"{text} {n} fox" for n in range(30)],
+        tmp_path,
+        model="unigram",
+        vocab=420,
+        normalize=normalize,
+    )
+    ours = load_tokenizer(tmp_path / "tokenizer.json")
+    library = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
+    ids = ours.encode(text).ids
+    assert ids == library.Encode(text)
+    assert ours.decode(ids) == library.Decode(ids)
+    assert "\u064e" in ours.decode(ids) and "\u0e49" in ours.decode(ids)

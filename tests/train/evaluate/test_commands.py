@@ -69,6 +69,15 @@ def test_a_file_of_texts_asks_for_their_last_words(run, news, tmp_path, capsys):
     assert figures["questions"]["lambada"] == figures["questions"]["quiz"]
 
 
+def test_texts_without_a_space_are_counted_as_left_out(run, tmp_path, capsys):
+    texts = [{"text": "the cat sat"}, {"text": "日本語の文"}]
+    path = tmp_path / "mixed.jsonl"
+    path.write_text("".join(json.dumps(text) + "\n" for text in texts))
+    named = ("--on", f"l={path}", "--last-word", "--device", "cpu")
+    code, _, shown = evaluate(capsys, run, *named)
+    assert code == 0 and "left out 1 text with no space between words" in shown
+
+
 @pytest.mark.parametrize(
     ("named", "message"),
     [

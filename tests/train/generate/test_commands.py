@@ -146,7 +146,8 @@ def test_an_encoder_fills_masks_within_a_prompt_or_after_it(encoder_run, fill, c
     code, out, _ = generate(capsys, "the [MASK] sat on [MASK] mat", "the cat", *common)
     assert code == 0
     inside, behind = json.loads(out)["completions"]
-    assert inside["prompt"] == "the" and inside["tokens"] == 2 and behind["tokens"] == 4
+    assert inside["prompt"] == "the [MASK] sat on [MASK] mat"
+    assert inside["tokens"] == 2 and behind["tokens"] == 4
     assert "sat on" in inside["text"] and inside["text"].endswith(" mat")
     assert behind["prompt"] == "the cat" and "[MASK]" not in inside["text"] + behind["text"]
 
@@ -202,3 +203,25 @@ def test_a_middle_is_written_between_a_prompt_and_a_suffix(fim_run, run, capsys)
     assert code == 2 and "trained with objective fim" in error
     code, _, error = generate(capsys, *common[:-1], " sat" * 80)
     assert code == 2 and "but the model's context is 64: give shorter ones" in error
+
+
+@pytest.mark.lab
+def test_an_encoder_adds_as_many_masks_as_its_context_has_room_for(encoder_run, capsys):
+    common = ("the cat", "--model", encoder_run, "--json")
+    code, out, _ = generate(capsys, *common)
+    (filled,) = json.loads(out)["completions"]
+    assert code == 0 and 1 <= filled["tokens"] < 100
+    code, _, error = generate(capsys, *common, "--max-tokens", 100)
+    assert code == 2 and "or a lower --max-tokens" in error
+
+
+def test_a_system_message_without_chat_is_refused(run, capsys):
+    code, _, error = generate(capsys, "hi", "--model", run, "--system", "x")
+    assert code == 2 and "give --chat, too" in error
+
+
+def test_a_missing_folder_and_a_packed_file_of_prompts_are_named(tmp_path, capsys):
+    code, _, error = generate(capsys, "hi", "--model", tmp_path / "nope")
+    assert code == 2 and "nope: no such folder" in error
+    code, _, error = generate(capsys, "--model", tmp_path, "--prompts", tmp_path / "x.jsonl.gz")
+    assert code == 2 and "x.jsonl.gz: give plain text or JSONL, not .gz" in error

@@ -49,6 +49,7 @@ def padded(lengths: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 CASES = [("bert", "classify"), ("bert", "span"), ("modernbert", "classify"), ("electra", None)]
+CASES += [("modernbert", "classify by mean")]
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
@@ -56,7 +57,8 @@ CASES = [("bert", "classify"), ("bert", "span"), ("modernbert", "classify"), ("e
 def test_outputs_are_those_of_each_text_by_itself(name, kind, tmp_path, small_tokenizer):
     config = MODELS[name]
     if kind is not None:
-        config = with_task(config, kind, SPAN if kind == "span" else NAMES)
+        kind, _, pool = kind.partition(" by ")
+        config = with_task(config, kind, SPAN if kind == "span" else NAMES, pool=pool or None)
     model = build(config)
     run = trained(tmp_path / "run", model, small_tokenizer)
     summary = export_onnx(run, tmp_path / "onnx")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -177,3 +178,33 @@ def test_the_layers_before_a_task_head_follow_the_model_family():
         with_task(MODELS["llama"], "choice", FIXED["choice"])
     with pytest.raises(LlmcurateError, match="give start and end"):
         Task(kind="span", labels=NAMES)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@torch.no_grad()
+def test_modernbert_pools_a_text_as_its_config_says(pooling, tmp_path, small_tokenizer):
+    shape = {"vocab_size": 300, "hidden_size": 48, "num_hidden_layers": 2}
+    shape |= {"num_attention_heads": 3, "intermediate_size": 64, "classifier_pooling": pooling}
+    shape |= dict.fromkeys(("pad_token_id", "cls_token_id", "sep_token_id"), 0)
+    shape |= dict.fromkeys(("bos_token_id", "eos_token_id"), 0)
+    config = transformers.ModernBertConfig(**shape, num_labels=3, attn_implementation="eager")
+    torch.manual_seed(0)
+    theirs = transformers.ModernBertForSequenceClassification(config).eval()
+    theirs.save_pretrained(tmp_path / "hf")
+    shutil.copy(small_tokenizer, tmp_path / "hf/tokenizer.json")
+    import_model(tmp_path / "hf", tmp_path / "run")
+    ours, _ = load_run(tmp_path / "run")
+    ids = torch.randint(5, 260, (2, 12), generator=torch.Generator().manual_seed(2))
+    mask = (torch.arange(12) < torch.tensor([[12], [7]])).long()
+    expected = theirs(ids, attention_mask=mask).logits
+    torch.testing.assert_close(ours(ids, documents=mask - 1)[:, 0], expected, atol=1e-5, rtol=1e-4)
+    packed = torch.cat([ids[1, :7], ids[0]])[None]
+    numbers = torch.tensor([[0] * 7 + [1] * 12])
+    found = ours(packed, documents=numbers)[0, [7, 0]]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    export(tmp_path / "run", tmp_path / "again")
+    assert (
+        json.loads((tmp_path / "again/config.json").read_bytes())["classifier_pooling"] == pooling
+    )
+    again = with_task(ours.config, "classify", NAMES).head.task
+    assert again is not None and (again.before == "mean") == (pooling == "mean")

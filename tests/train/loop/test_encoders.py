@@ -16,7 +16,7 @@ from tests.train.loop.small_encoders import MODELS, TRAIN, small
 from train.data.shards import read_shards
 from train.evaluate.judge import open_model as load_judged
 from train.loop.pretrain import pretrain
-from train.objective_settings import Causal, Masked
+from train.objective_settings import Causal, Chat, Masked
 from train.runs.checkpoint import newest, weights_of
 
 # RoBERTa and ALBERT are BERT with other settings.
@@ -80,6 +80,7 @@ def test_what_is_learned_beside_hidden_tokens_is_in_the_metrics_and_of_held_out_
 def test_what_an_encoder_cannot_do_is_a_one_line_error(shard_folder, tmp_path):
     for changes, message in (
         ({"objective": Causal()}, "'causal' for this model: choose one of auto, masked"),
+        ({"objective": Chat()}, "'chat' for this model: choose one of .* [(]it needs a decoder[)]"),
         ({"eval": {"own": str(shard_folder)}}, "an encoder assigns no likelihood to a text"),
     ):
         settings = dataclasses.replace(TRAIN, **changes)

@@ -218,11 +218,17 @@ def _read_layers(reading: keys.Reading) -> keys.Pairs:
     yield "attention.window_pattern", keys.repeated(pattern)
 
 
+def _pooling(config: ModelConfig) -> str:
+    task = config.head.task
+    return "mean" if task is not None and task.before == "mean" else "cls"
+
+
 _DROPOUT = ("attention_dropout", "embedding_dropout", "mlp_dropout")
 MODERNBERT = family.Family(
     name="modernbert",
     architecture="ModernBertForMaskedLM",
     tasks=dict.fromkeys(family.CLASSES, family.parts_from(_MODERN_HEAD | {"head": "classifier"})),
+    pool="transform",
     keys=(
         keys.whole("hidden_size", "hidden"),
         keys.whole("num_hidden_layers", "layers", 22),
@@ -230,6 +236,7 @@ MODERNBERT = family.Family(
         keys.whole("intermediate_size", "feed_forward.width", 1152),
         keys.activated("hidden_activation", keys.GATED, "gelu"),
         keys.constant_key("classifier_activation", keys.activation),
+        keys.constant_key("classifier_pooling", _pooling),
         keys.length("max_position_embeddings", 8192),
         keys.number("norm_eps", "norm.eps", 1e-5),
         keys.implied(("causal", False), ("norm.kind", "layer_no_bias"), ("norm.first", False)),

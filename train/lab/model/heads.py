@@ -220,7 +220,7 @@ class TaskHead(nn.Module):
         self.transform: nn.Module | None = None
         if task.before in ("pool", "gelu"):
             self.transform = Pool(config, torch.tanh if task.before == "pool" else F.gelu)
-        elif task.before == "transform":
+        elif task.before in ("transform", "mean"):
             self.transform = Transform(config, config.hidden)
 
 

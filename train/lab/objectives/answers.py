@@ -9,8 +9,11 @@ is an input, but not a target."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.roles import BESIDE, Roles
 from llmcurate.base.tokenizer_file import load_tokenizer, roles_of
 from train.config import TrainConfig, stages_of
-from train.data.chat import FILE, Message, plain_template
+from train.data.chat import FILE, Message, Tools, plain_template
 from train.data.chat import Chat as Template
 from train.data.feed import Feed
 from train.data.readers import Foreign, Ints
@@ -52,18 +55,62 @@ def _of_sharegpt(message: Any) -> Any:
     return {"role": _SPEAKERS.get(str(speaker), speaker), "content": message["value"]}
 
 
-def messages_of(line: Line) -> list[Message]:
-    """Return the messages of a record. Raises ValueError if they are not texts with roles."""
+def conversation_of(line: Line) -> tuple[list[Message], Tools]:
+    """Return the messages of a record and its tools, None if it has none. Raises ValueError if
+    messages are not texts with roles, or calls of tools."""
     messages = line.values.get("messages", line.values.get("conversations"))
     if not isinstance(messages, list) or not messages:
         raise ValueError("messages must be a list of messages, each with role and content")
-    messages = [_of_sharegpt(message) for message in messages]
-    for message in messages:
-        if not isinstance(message, dict) or not {"role", "content"} <= message.keys():
-            raise ValueError("a message needs role and content")
-        for name, value in message.items():
-            Line(line.number, {name: value}).text(name)
-    return messages
+    tools = _read_json(line.values.get("tools"))
+    if not isinstance(tools, list | None):
+        raise ValueError("tools must be a list of JSON schemas")
+    return [_message(line, _of_sharegpt(message)) for message in messages], tools or None
+
+
+def _message(line: Line, message: Any) -> Message:
+    if not isinstance(message, dict):
+        raise ValueError("a message needs role and content")
+    message = {name: value for name, value in message.items() if value is not None}
+    calls = message.get("tool_calls", [])
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise ValueError("tool_calls must be a list of objects")
+    if "role" not in message or not ("content" in message or calls):
+        raise ValueError("a message needs role and content")
+    Line(line.number, message).text("role")
+    content = message.setdefault("content", "")
+    for part in content if isinstance(content, list) else [content] if content or not calls else []:
+        if isinstance(part, dict) and part.get("type") != "text":
+            raise ValueError(f"content has a part of type {part.get('type')}: only text is read")
+        text = part.get("text") if isinstance(part, dict) else part
+        Line(line.number, {"content": text}).text("content")
+    if calls:
+        message["tool_calls"] = [_call(call) for call in calls]
+    return message
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    """Return a call of a tool, in which arguments given as JSON text are an object, as templates
+    expect them."""
+    values = {name: _call(held) if name == "function" else held for name, held in call.items()}
+    return values | {"arguments": _read_json(call["arguments"])} if "arguments" in call else values
+
+
+def _read_json(value: Any) -> Any:
+    """Return the list or object in a text of JSON. Any other value is returned unchanged."""
+    if isinstance(value, str):
+        with suppress(ValueError, RecursionError):
+            found = json.loads(value)
+            return found if isinstance(found, dict | list) else value
+    return value
+
+
+def _encoded(template: Template, line: Line) -> Encoded:
+    messages, tools = conversation_of(line)
+    if any("tool_calls" in message for message in messages) and not template.writes_calls:
+        raise ValueError(
+            f"the chat template ({template.where}) does not write tool_calls: give one that does"
+        )
+    return template.encode(messages, tools)
 
 
 class AnswersFeed(Feed):
@@ -124,7 +171,7 @@ class AnswersFeed(Feed):
                 self.template = plain
                 note = [f"the model has no chat template: a plain one is written to OUT/{FILE}"]
             ending = template.ending or end
-            return lambda line: template.encode(messages_of(line)), ending, note
+            return partial(_encoded, template), ending, note
         assert isinstance(asked, Pairs)
         before = first_of(roles)
         if end is None:

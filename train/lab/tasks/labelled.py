@@ -31,7 +31,7 @@ from train.data.packing import key_of
 from train.data.readers import Foreign, Ints, Part
 from train.data.rows import Piece, Rows, sides
 from train.data.shards import Shards
-from train.data.vocabulary import Vocabulary, around_texts
+from train.data.vocabulary import Vocabulary, around_texts, stated_around
 from train.model.config import FIXED
 from train.model.config import Task as TaskOfModel
 from train.objective_settings import Task
@@ -60,7 +60,10 @@ class Line:
     values: dict[str, Any]
 
     def text(self, name: str) -> str:
-        return _text(self.values.get(name), name)
+        if name not in self.values:
+            names = ", ".join(list(self.values)[:9]) or "no keys"
+            raise ValueError(f"no key {name}; the line has {names}")
+        return _text(self.values[name], name)
 
 
 def _text(value: Any, name: str) -> str:
@@ -167,7 +170,9 @@ def read_lines(path: Path) -> Iterator[Line]:
                 try:
                     values = json.loads(line)
                 except (ValueError, RecursionError):
-                    raise UsageError(f"{path}:{number}: not JSON") from None
+                    packed = path.suffix in (".gz", ".zst", ".csv", ".parquet")
+                    hint = f": give plain JSONL, not {path.suffix}" if packed else ""
+                    raise UsageError(f"{path}:{number}: not JSON{hint}") from None
                 if not isinstance(values, dict):
                     raise UsageError(f"{path}:{number}: not a JSON object")
                 yield Line(number, values)
@@ -219,13 +224,18 @@ class Window:
 
 class Encoder:
     """Encoder of samples. A text is classified at its last token if ``read_last`` is set, else at
-    its first token."""
+    its first token. The tokens around texts are those of our training or, with ``stated``, those
+    that the tokenizer states."""
 
-    def __init__(self, tokenizer: Path, context: int, *, read_last: bool) -> None:
+    def __init__(
+        self, tokenizer: Path, context: int, *, read_last: bool, stated: bool = False
+    ) -> None:
         self.context, self.read_last = context, read_last
         self.tokenizer = load_tokenizer(tokenizer)
         self.end = roles_of(tokenizer, self.tokenizer).end
-        self.begin, self.separator, self.closing = around_texts(tokenizer, self.tokenizer)
+        self.around = (
+            stated_around(self.tokenizer) if stated else around_texts(tokenizer, self.tokenizer)
+        )
         self.cut = 0  # number of truncated texts
 
     def windows(self, task: str, samples: Sequence[Sample], names: Sequence[str]) -> list[Window]:
@@ -240,19 +250,20 @@ class Encoder:
         return encoded.ids, encoded.offsets
 
     def _joined(self, *texts: list[int]) -> tuple[Ints, Ints]:
-        ids, segments = [self.begin, *texts[0]], [0] * (1 + len(texts[0]))
-        for text in texts[1:]:
-            ids += [self.separator, *text]
-            segments += [0, *[1] * len(text)]
-        ids += self.closing
-        segments += [segments[-1]] * len(self.closing)
-        return np.array(ids, np.int64), np.array(segments, np.int64)
+        before, between, behind, segment = self.around[len(texts) - 1]
+        first = [*before, *texts[0], *between] if texts[1:] else list(before)
+        last = [*texts[-1], *behind]
+        if not first and not last:  # a model needs a token
+            last = [self.end or 0]
+        segments = np.repeat((0, segment), (len(first), len(last)))
+        return np.array(first + last, np.int64), segments
 
     def room(self, texts: int, choices: int = 1) -> int:
         """Return how many tokens of text fit into a row with ``texts`` texts and their special
         tokens. If the row is divided into ``choices`` equal parts, return how many fit into a
         part."""
-        room = self.context // choices - texts - len(self.closing)
+        before, between, behind, _ = self.around[texts - 1]
+        room = self.context // choices - len(before + between + behind)
         if room < 2:
             raise UsageError(f"context is {self.context}: too short for texts, raise it")
         return room
@@ -299,7 +310,7 @@ class Encoder:
         first = np.searchsorted(ends, starts, side="right")  # the word's first token
         first = np.minimum(first, max(0, len(ids) - 1))
         labels = np.array([names[label] for label in sample.labels] or [0] * len(first), np.int64)
-        room, word = self.room(1), 0
+        room, word, shift = self.room(1), 0, len(self.around[0].before)
         while word < len(first):
             begin = int(first[word])
             last = int(np.searchsorted(first, begin + room, side="left"))
@@ -310,7 +321,7 @@ class Encoder:
                 sample=number,
                 tokens=tokens,
                 segments=segments,
-                places=np.minimum(first[word:last] - begin + 1, len(tokens) - 1),
+                places=np.minimum(first[word:last] - begin + shift, len(tokens) - 1),
                 labels=labels[word:last],
                 words=np.arange(word, last),
             )
@@ -321,11 +332,12 @@ class Encoder:
         question = self._encode(sample.texts[0])[0][: room // 2]
         ids, characters = self._encode(sample.texts[1])
         size = room - len(question)
+        before, between, *_ = self.around[1]
         answer = self._answer(sample, characters)
         step = max(1, size // 2)
         for first in range(0, max(1, len(ids) - size + step), step):
             tokens, segments = self._joined(question, ids[first : first + size])
-            shift = len(question) + 2 - first
+            shift = len(before + between) + len(question) - first
             inside = answer is not None and first <= answer[0] and answer[1] < first + size
             places = np.full((len(tokens), 2), -1, np.int64)
             part = characters[first : first + size]
@@ -410,7 +422,8 @@ def shards_of(
 
 
 class Labelled:
-    """A file of labelled samples, encoded. ``names``: the labels; if empty, those in the file."""
+    """A file of labelled samples, encoded. ``names``: the labels; if empty, those in the file.
+    ``stated``: see ``Encoder``."""
 
     def __init__(
         self,
@@ -421,13 +434,14 @@ class Labelled:
         *,
         names: Sequence[str] = (),
         labelled: bool = True,
+        stated: bool = False,
     ) -> None:
         self.path, self.task, self.context = path, task, context
         self.samples = read_samples(path, task.kind, labelled=labelled)
         self.names = FIXED.get(task.kind) or tuple(names) or labels_of(self.samples, path)
         if task.kind not in FIXED:
             self._check_labels()
-        encoder = Encoder(tokenizer, context, read_last=task.reads == "last")
+        encoder = Encoder(tokenizer, context, read_last=task.reads == "last", stated=stated)
         self.windows = encoder.windows(task.kind, self.samples, self.names)
         content = f"{file_digest(path)} {file_digest(tokenizer)} {context} {task}"
         self.shards = shards_of(
@@ -437,7 +451,7 @@ class Labelled:
             [self.samples[window.sample].line for window in self.windows],
             content,
             end=encoder.end,
-            begin=encoder.begin,
+            begin=next(iter(encoder.around[0].before), None),
             notes=(self._note(encoder),),
         )
 

@@ -295,7 +295,7 @@ def predict(
     task = config.head.task
     if task is None:
         raise UsageError(f"{folder}: the model has no head for a task: train it with --task")
-    reads, trained_context = _trained(folder, config)
+    reads, trained_context, stated = _trained(folder, config)
     width = trained_context if context is None else context
     if width > config.context:
         raise UsageError(f"context is {width}, the model's is {config.context}: give at most that")
@@ -305,7 +305,13 @@ def predict(
     # If the first line has labels, all lines must have them.
     labelled = bool(lines) and named in lines[0] and task.answers == "label"
     data = Labelled(
-        path, settings, judged.tokenizer_file, width, names=task.labels, labelled=labelled
+        path,
+        settings,
+        judged.tokenizer_file,
+        width,
+        names=task.labels,
+        labelled=labelled,
+        stated=stated,
     )
     if data.shards.vocab_size > config.vocab:
         raise UsageError(f"{judged.tokenizer_file}: the tokenizer has more tokens than the model")
@@ -343,13 +349,16 @@ def _shown(task: TaskOfModel, prediction: Prediction) -> Any:
     return {"labels": labels, "probabilities": shares}
 
 
-def _trained(folder: Path, config: ModelConfig) -> tuple[Reads, int]:
-    """Return two settings of the model's training: at which token a text is classified ("first" or
-    "last"), and the context in tokens. A folder without checkpoints gets the usual settings."""
+def _trained(folder: Path, config: ModelConfig) -> tuple[Reads, int, bool]:
+    """Return three settings of the model's training: at which token a text is classified ("first"
+    or "last"), the context in tokens, and whether the tokenizer states the tokens around a text, as
+    it does if transformers trained the head. A folder without checkpoints gets the usual
+    settings."""
     checkpoint = newest(folder / "checkpoints")
     usual: Reads = "last" if config.causal else "first"
     if checkpoint is None:
-        return usual, min(config.context, LONGEST)
+        return usual, min(config.context, LONGEST), True
     train = load_plan(checkpoint).train
+    ours = isinstance(train.objective, Task)
     reads = train.objective.reads if isinstance(train.objective, Task) else "auto"
-    return usual if reads == "auto" else reads, min(config.context, train.context)
+    return usual if reads == "auto" else reads, min(config.context, train.context), not ours

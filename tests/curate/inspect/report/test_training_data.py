@@ -60,6 +60,17 @@ def test_a_model_of_tokens_without_bytes_tells_its_loss():
     assert "loss 4.50 on held-out text" in product_line(PRODUCT)
 
 
+def test_the_line_of_a_fine_tuning_counts_its_held_out_samples():
+    terms = {"held_out_terms": {"accuracy": 1.0}, "scored_documents": 1}
+    line = product_line({**PRODUCT, "summary": SUMMARY | terms})
+    assert line.endswith(
+        "training loss 5.50 -> 4.25; on 1 held-out sample (too few to trust: raise --held-out):"
+        " loss 4.50, accuracy 1.000"
+    )
+    many = product_line({**PRODUCT, "summary": SUMMARY | terms | {"scored_documents": 20}})
+    assert many.endswith("on 20 held-out samples: loss 4.50, accuracy 1.000")
+
+
 def test_the_documents_of_a_step_are_lines():
     document = StepDocument("web", "", "a\x1bb", 12)
     lines = step_text(Step(3, "anneal", 2, 12, [document], "loss nan")).splitlines()

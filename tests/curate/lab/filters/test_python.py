@@ -148,6 +148,13 @@ def test_an_error_in_a_user_function_is_one_line_with_the_document(
     assert "\x1b" not in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["math.inf", "math.nan", "10**400"])
+def test_a_measure_that_no_limit_can_judge_is_refused(rules: Bench, value: str) -> None:
+    (rules.folder / "odd.py").write_text(f"import math\ndef odd(text) -> float: return {value}\n")
+    with pytest.raises(RunFailed, match=r"odd\.py:odd returned .* a measure is at most 1e\+18"):
+        rules.run([{"python": {"function": "odd.py:odd", "max": 1}}], "in.jsonl")
+
+
 def test_an_array_of_another_length_is_refused(rules: Bench) -> None:
     with pytest.raises(RunFailed, match=r"too_few returned 1 values for 4 documents"):
         rules.run([{"python": {"function": "my_rules.py:too_few", "batch": True}}], "in.jsonl")
@@ -197,6 +204,7 @@ def test_an_edit_while_a_run_works_is_noticed(rules: Bench) -> None:
     ("function", "message"),
     [
         ("my_rules.py:kep", "my_rules.py has no function 'kep'; did you mean 'keep'"),
+        ("later.py:keep", "later.py:keep is an async function: define it by `def` alone"),
         ("absent.py:keep", r"absent\.py:keep: cannot read the file \(No such file"),
         ("broken.py:keep", r"broken\.py:1: "),
         ("my_rules:keep", "write FILE.py:FUNCTION, as in my_rules.py:keep"),
@@ -207,6 +215,7 @@ def test_a_function_that_is_not_there_is_wrong_use(
     rules: Bench, function: str, message: str
 ) -> None:
     (rules.folder / "broken.py").write_text("def keep(:\n", encoding="utf-8")
+    (rules.folder / "later.py").write_text("async def keep(text):\n    return True\n")
     with pytest.raises(UsageError, match=message):
         rules.run([{"python": function}], "in.jsonl")
 

@@ -80,7 +80,7 @@ def test_a_tar_of_other_things_is_passed_over_in_a_folder(tmp_path: Path) -> Non
     (tmp_path / "paper.tar").write_bytes(PAPER)
     listed = find_files([str(tmp_path)])
     assert [f.rel for f in listed.files] == ["paper.tar"]
-    assert listed.notices[0].endswith("no LaTeX among its first 50 files")
+    assert listed.notices[0].endswith("no LaTeX among its first 50 files: unpack it first")
 
 
 def test_a_header_that_claims_gigabytes_is_refused(tmp_path: Path) -> None:

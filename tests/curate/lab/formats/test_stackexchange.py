@@ -99,4 +99,4 @@ def test_a_7z_file_of_another_kind_is_passed_over_in_a_folder(tmp_path: Path) ->
     packed(tmp_path / "site.7z", {"Posts.xml": dump("")})
     listed = find_files([str(tmp_path)])
     assert [f.rel for f in listed.files] == ["site.7z"]
-    assert listed.notices == [f"skipped {tmp_path}/other.7z: no Posts.xml in it"]
+    assert listed.notices == [f"skipped {tmp_path}/other.7z: no Posts.xml in it: unpack it first"]

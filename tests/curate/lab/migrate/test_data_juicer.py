@@ -98,14 +98,27 @@ def test_the_share_of_listed_words_is_theirs(tmp_path: Path) -> None:
 
 def test_mappers_change_texts_as_theirs_do() -> None:
     texts = ["\n Write to a.b@c.example  now\t", "see https://a.example/x?y=(1) or", "“Ｏk”，—… １"]
-    names = ("clean_email", "clean_links", "punctuation_normalization", "whitespace_normalization")
-    email, links, signs, blanks = (
+    texts.append("from 192.168.0.255 or 2001:db8:0:0:0:0:0:1, version 1.2")
+    names = ["clean_email", "clean_links", "punctuation_normalization", "whitespace_normalization"]
+    names.append("clean_ip")
+    email, links, signs, blanks, ips = (
         edited(migrated(data_juicer, recipe(f"{name}_mapper")).steps, texts) for name in names
     )
     assert email[0] == "\n Write to   now\t"
     assert links[1] == "see  or"
     assert signs[2] == '"Ｏk", - ... "'
     assert blanks[0] == "Write to a.b@c.example  now"
+    assert ips[3] == "from  or , version 1.2"
+
+
+def test_filters_of_a_field_are_filters_of_a_column() -> None:
+    numbers = {"specified_numeric_field_filter": {"field_key": "stars", "min_value": 5}}
+    values = {"specified_field_filter": {"field_key": "kind", "target_value": ["a", 3, True]}}
+    first, second = migrated(data_juicer, recipe(numbers, values)).checked().steps
+    assert (first.step, settings(first)) == ("column_filter", {"column": "stars", "min": 5})
+    assert settings(second) == {"column": "kind", "keep": ["a", "3", "true"]}
+    inner = {"specified_field_filter": {"field_key": "meta.kind", "target_value": ["a"]}}
+    assert "inside a column" in migrated(data_juicer, recipe(inner)).remarks[0].message
 
 
 def test_a_pattern_and_its_text_of_their_own() -> None:

@@ -96,6 +96,22 @@ def settings(migrated: Migrate, block: str) -> tuple[str, dict[str, Any]]:
             {"unit": "chars", "min": 10},
         ),
         ("LambdaFilter(lambda d: len(d.text) < 9)", "document_length", {"unit": "chars", "max": 8}),
+        (
+            "LambdaFilter(lambda doc: 100 < len(doc.text) <= 200)",
+            "document_length",
+            {"min": 101, "max": 200},
+        ),
+        (
+            "LambdaFilter(lambda d: len(d.text) > 9 and 99 >= len(d.text) and len(d.text) > 20)",
+            "document_length",
+            {"min": 21, "max": 99},
+        ),
+        (
+            "GopherQualityFilter(stop_words=['der', 'die'])",
+            "gopher_quality",
+            {"stop_words": ["der", "die"], "min_stop_words": 2},
+        ),
+        ("C4BadWordsFilter(0.25, True, 1, 'de')", "bad_words", {"badwords_lang": "de"}),
     ],
 )
 def test_a_block_becomes_a_step_with_its_constants(
@@ -110,6 +126,8 @@ def test_a_block_becomes_a_step_with_its_constants(
     ("block", "says"),
     [
         ("LambdaFilter(lambda d: 'x' in d.text)", "for the step `python`"),
+        ("LambdaFilter(lambda d: len(d.text) > 9 or len(d.id) > 9)", "for the step `python`"),
+        ("LambdaFilter(lambda d: len(d.text) != 9)", "for the step `python`"),
         ("RegexFilter('x')", "for the step `python`"),
         ("UnigramLogProbFilter()", "`perplexity`"),
         ("NGramsDecontFilter('index')", "`decontaminate`"),
@@ -132,7 +150,9 @@ def test_what_is_not_mapped_is_counted_and_explained(
 @pytest.mark.parametrize(
     ("block", "says"),
     [
-        ("GopherQualityFilter(stop_words=['the'])", "no setting for stop_words"),
+        ("MinhashDedupSignature('o', config=own)", "arguments `config` are not constant"),
+        ("C4QualityFilter(None, True, True, 4)", "no setting for argument 4"),
+        ("URLFilter(extra_domains=['a', x])", "extra_domains is not constant"),
         ("GopherQualityFilter(min_doc_words=args.n)", "set gopher_quality.min_words"),
         ("GopherQualityFilter(**more)", "arguments `**` are not constant"),
         ("GopherQualityFilter(language=Languages.german)", "that language"),
@@ -193,3 +213,8 @@ def test_every_value_of_the_recipe_names_its_origin(migrated: Migrate) -> None:
     assert len(lines) == 11 and all("# " in line for line in lines)
     assert "min_words: 9" in recipe and "# line 3: GopherQualityFilter.min_doc_words" in recipe
     assert "# GopherQualityFilter.max_doc_words: default of DataTrove 0.10" in recipe
+
+
+def test_a_value_that_the_script_computes_is_no_default_in_the_comment(migrated: Migrate) -> None:
+    recipe = migrated(HEAD + "GopherQualityFilter(min_doc_words=args.n)").recipe("mine")
+    assert "# line 2: GopherQualityFilter.min_doc_words: set by the script; here the" in recipe

@@ -105,6 +105,13 @@ def test_conditions_of_jq_are_read_too() -> None:
         ("$@.attributes[?(@.bff_duplicate_docs && @.bff_duplicate_docs[0] &&"
          " @.bff_duplicate_docs[0][2] >= 1.0)]", "dedup_bloom", {"mode": "dolma-document"}),
         (above("paloma_documents_bff_duplicates", 1.0, ">="), "bloom_file", {"key": "text"}),
+        (above("documents_bff_duplicates", 1.0, ">="), "dedup_bloom", {"mode": "dolma-document"}),
+        (above("bff_duplicate_paragraph_spans", 1.0, ">="), "dedup_bloom",
+         {"mode": "dolma-paragraph"}),
+        (above("bff_duplicate_paragraph_spans_decontamination", 1.0, ">="), "decontaminate",
+         {"mode": "overlap"}),
+        (below("whitespace_tokenizer_with_paragraphs_v1__document", 50), "document_length",
+         {"unit": "words", "words": "split", "min": 50}),
         ("$.attributes[?(@['u__blocklist_hosts_porn_v1__url'] && !@['u__allowlist_v1__url'])]",
          "url_filter", {"hosts": "blocklist_hosts_porn_v1.txt", "allow": "@allowlist_v1.txt"}),
     ],
@@ -133,6 +140,20 @@ def test_spans_are_cut_and_replaced() -> None:
     assert texts == ["one two three\nand four words here"]
     assert settings(tagger)["threshold"] == 0.4 and settings(tagger)["unit"] == "sentence"
     assert (done.mapped, done.total) == (5, 6)
+
+
+def test_spans_of_duplicates_and_of_evaluation_data_are_cut() -> None:
+    name = "$.attributes.bff_duplicate_paragraph_spans"
+    names = (name, f"{name}_decontamination")
+    spans = [{"span": name, "min_score": 0.5, "replacement": ""} for name in names]
+    duplicates, evaluation = migrated(dolma, mixer(spans=[*spans]), "mixer.json").checked().steps
+    assert settings(duplicates) == {"mode": "dolma-paragraph"}
+    assert (evaluation.step, settings(evaluation)["action"]) == ("decontaminate", "cut")
+
+
+def test_other_attributes_of_the_deduper_are_not_mapped() -> None:
+    done = migrated(dolma, mixer([above("bff_duplicate_hashes", 1.0)]), "mixer.json")
+    assert not done.steps and done.remarks[0].unmapped
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_steps_that_our_checks_refuse_are_not_in_the_recipe() -> None:
         ("bad.yaml", b"a: b: c", "bad.yaml:1: not YAML"),
         ("other.yaml", b"a: 1", "none of DataTrove, DCLM"),
         ("other.py", b"print(1)", "none of DataTrove, DCLM"),
+        ("bad.py", b"x = 1\ndef f(:\n", "bad.py:2: not Python: invalid syntax"),
     ],
 )
 def test_other_files_are_one_line(
@@ -114,3 +115,10 @@ def test_the_command_writes_the_recipe_and_lists_the_rest(bench: Bench) -> None:
 
     refused = bench.command("migrate", "theirs.py", "-o", "recipe.yaml")
     assert refused.returncode == 2 and "recipe.yaml exists" in refused.stderr
+
+
+def test_without_a_step_the_command_fails_and_writes_no_recipe(bench: Bench) -> None:
+    (bench.folder / "theirs.py").write_text("import datatrove\nRegexFilter('x')\n")
+    done = bench.command("migrate", "theirs.py", "-o", "recipe.yaml")
+    assert done.returncode == 1 and not (bench.folder / "recipe.yaml").exists()
+    assert "mapped 0 of 1 step" in done.stderr and "no step is left" in done.stderr

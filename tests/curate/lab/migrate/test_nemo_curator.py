@@ -183,7 +183,45 @@ pipeline = Sequential([
     (own,) = [r for r in done.remarks if r.theirs == "OwnFilter"]
     assert own.line == 7 and own.message.endswith("for the step python")
     assert (done.mapped, done.total) == (4, 5) and "digits" not in str(done.steps)
-    assert any("max_url_to_text_ratio is no constant" in r.message for r in done.remarks)
+    assert any("max_url_to_text_ratio is not constant" in r.message for r in done.remarks)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("WordCountFilter(80, 500)", {"min": {"words": 80}, "max": {"words": 500}}),
+        ("WordCountFilter(*(80, 500))", {"min": {"words": 80}, "max": {"words": 500}}),
+        ("MeanWordLengthFilter(2)", {"min": {"word_length": 2}, "max": {"word_length": 10}}),
+        ("RepeatedLinesFilter(0.6)", {"max_duplicate_lines": 0.4}),
+        ("RepeatingTopNGramsFilter(3, 0.1)", {"max_top_n_gram_chars": {"3": 0.1}}),
+        ("FastTextLangId('/m/lid.bin', 0.9)", {"model": "/m/lid.bin", "threshold": 0.9}),
+        ("UnicodeReformatter(TextFixerConfig(uncurl_quotes=True))", {"quotes": True}),
+    ],
+)
+def test_positional_arguments_are_in_the_recipe(call: str, expected: dict[str, object]) -> None:
+    (step,) = migrated(nemo_curator, f"p = [ScoreFilter({call})]", "main.py").steps
+    assert {**settings(step), **expected} == settings(step)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("RepeatedLinesFilter(args.ratio)", "max_repeated_line_fraction is not constant: set goph"),
+        ("WordCountFilter(*limits)", "max_words is not constant: set ratios.max.words"),
+        ("WordCountFilter(80, lang='zh')", "cuts words of this `lang`"),
+        ("LongWordFilter(80, 'ja')", "cuts words of this `lang`"),
+        ("NumbersFilter(0.1, 'en', 3)", "the value of argument 3 is not in the recipe"),
+        ("UrlsFilter(**limits)", "the value of ** is not in the recipe"),
+    ],
+)
+def test_arguments_that_are_not_in_the_recipe_are_named(call: str, says: str) -> None:
+    done = migrated(nemo_curator, f"p = [ScoreFilter({call})]", "main.py")
+    assert says in " ".join(map(str, done.remarks)) and done.mapped == 1
+
+
+def test_an_inversion_by_position_is_not_mapped() -> None:
+    script = "p = [ScoreFilter(UrlsFilter(), 'text', None, None, True)]"
+    assert migrated(nemo_curator, script, "main.py").mapped == 0
 
 
 @pytest.mark.parametrize(

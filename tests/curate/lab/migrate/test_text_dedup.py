@@ -92,6 +92,26 @@ def test_command_lines_of_earlier_versions(
     assert done.input.origin == "line 3: path"
 
 
+def test_a_data_set_of_the_hub_has_its_split_and_config() -> None:
+    command = "python -m text_dedup.minhash --path oscar-corpus/OSCAR-2201 --name gl --split train"
+    done = of_script(command)
+    assert done.input is not None and done.input.value == "hf://datasets/oscar-corpus/OSCAR-2201"
+    assert {s.name: s.value for s in done.read} == {"config": "gl", "split": "train"}
+    files = of_script(f"{command} --data_files 'a/*.gz'").input
+    assert files is not None and files.value == [f"{done.input.value}/a/*.gz"]
+    of_hub = TOML.replace("local_files", "hub").replace('"data"', '"a/b"\nsplit = "test"')
+    assert [s.value for s in of_toml(of_hub).read] == ["test", {"text": "body"}]
+
+
+@pytest.mark.parametrize(
+    "path", ["./data/a", "data", "/data/a", "data/a.jsonl", "data/a --local", "tests/curate"]
+)
+def test_a_path_of_this_machine_stays_a_path(path: str) -> None:
+    done = of_script(f"python -m text_dedup.minhash --path {path} --name de --split train")
+    assert done.input is not None and done.input.value == path.partition(" ")[0]
+    assert not done.read and "name is read only for a data set" in done.remarks[0].message
+
+
 def test_a_script_is_read_and_never_run(tmp_path: Path) -> None:
     target = tmp_path / "made"
     text = f"touch {target}\npython -m text_dedup.minhash --path $(touch {target}) ; touch {target}"

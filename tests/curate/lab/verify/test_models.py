@@ -15,6 +15,7 @@ from curate.lab.verify.labels import line
 from curate.lab.verify.records import Peer, _difference, _same_date
 from tests.curate.lab.verify.conftest import rewrite
 from tests.curate.scoring.perplexity.conftest import sentences, trained
+from tokenize_kit.encode.encoder import Encoder
 
 
 def tallies(out: Path) -> dict[str, Any]:
@@ -46,6 +47,29 @@ def test_sentencepiece_finds_a_token_that_it_would_not_write(bench: Any) -> None
     tokens[3] += 1
     tokens.tofile(out / "tokens-00000.bin")
     assert tallies(out)["sentencepiece"].disagree == 1
+
+
+def test_tokenizers_encodes_the_texts_of_a_trained_tokenizer_again(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of both sizes, and from the column that the recipe names."""
+    rows = [{"id": row["id"], "body": row["text"]} for row in documents(40)]
+    recipe = [{"tokenizer": {"vocab": "280,300"}}]
+    bench.run(recipe, bench.jsonl("in.jsonl", rows), read={"columns": {"text": "body"}})
+    out = bench.folder / "out"
+    found = verifying.verify(out, 30, 0).tallies
+    assert [(tally.agree, tally.disagree) for tally in found] == [(30, 0), (30, 0)]
+
+    class Wrong(Encoder):
+        def encode(self, *texts: Any) -> Any:
+            ids, counts = super().encode(*texts)
+            ids[0] += 1
+            return ids, counts
+
+    monkeypatch.setattr("curate.lab.verify.tokens.Encoder", Wrong)
+    wrong = verifying.verify(out, 30, 0)
+    assert [tally.disagree for tally in wrong.tallies] == [1, 1]
+    assert "they differ from position 0" in wrong.text()
 
 
 @pytest.mark.parametrize("variant", ["plain", "ccnet"])

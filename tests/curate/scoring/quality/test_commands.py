@@ -22,6 +22,10 @@ def trained(shared_bench: Any, sets: Sets) -> Path:
     done = shared_bench.command("quality", "train", *options, "-o", "model")
     assert done.returncode == 0, done.stderr
     assert "ROC AUC" in done.stdout
+    following = done.stderr.rpartition("next: llmcurate ")[2].split()
+    assert following[2] == "model/quality.bin"
+    suggested = shared_bench.command(*following)
+    assert suggested.returncode == 0, suggested.stderr
     return shared_bench.folder / "model" / "quality.bin"
 
 
@@ -37,6 +41,16 @@ def test_the_printed_threshold_keeps_the_requested_fraction(
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["kept"] == int(kept)
+
+
+def test_the_folder_of_a_trained_model_stands_for_its_file(
+    trained: Path, sets: Sets, shared_bench: Any
+) -> None:
+    said = [
+        shared_bench.command("quality", "threshold", model, sets[0], "--keep-fraction", 0.5).stdout
+        for model in (trained, trained.parent)
+    ]
+    assert said[0] == said[1] != ""
 
 
 def test_labels_with_scores_train_a_classifier(sets: Sets, shared_bench: Any) -> None:

@@ -193,3 +193,12 @@ def test_drawn_numbers_are_of_64_bits_and_depend_on_every_part_of_their_key() ->
     numbers = [drawn_number("a", 1), drawn_number("a", 2), drawn_number("b", 1), drawn_number("a1")]
     assert len(set(numbers)) == 4 and all(0 <= n < 1 << 64 for n in numbers)
     assert drawn_number("a", 1) == numbers[0]
+
+
+def test_a_full_disk_names_the_file_to_write_and_not_the_temporary_one(tmp_path):
+    with pytest.raises(OSError, match="No space") as caught, replacing(tmp_path / "out") as aside:
+        raise OSError(errno.ENOSPC, "No space left on device", str(aside / "part"))
+    assert caught.value.filename == str(tmp_path / "out")
+    with pytest.raises(OSError, match="9 requested") as caught, replacing(tmp_path / "out"):
+        raise OSError("9 requested and 0 written")
+    assert caught.value.filename == str(tmp_path / "out")

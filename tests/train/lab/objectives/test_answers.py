@@ -12,11 +12,12 @@ import pytest
 pytest.importorskip("torch")
 
 from llmcurate.base.errors import UsageError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from train.config import TrainConfig
 from train.data.chat import Chat as Template
 from train.data.vocabulary import Vocabulary
-from train.lab.objectives.answers import Answers, AnswersFeed, Targets, messages_of
+from train.lab.objectives.answers import Answers, AnswersFeed, Targets, conversation_of
 from train.lab.tasks.labelled import Line
 from train.loop.pretrain import pretrain
 from train.objective_settings import Chat, Pairs
@@ -133,6 +134,12 @@ def test_a_model_without_a_template_gets_a_plain_one(tmp_path, model):
         ({"text": "hi"}, "messages must be a list"),
         ({"conversations": [{"from": "gpt"}]}, "a message needs role and content"),
         ({"conversations": [{"from": ["gpt"], "value": "a"}]}, "role must be a text"),
+        ({"messages": [*TALK, {"role": "assistant", "tool_calls": "f()"}]}, "tool_calls must be"),
+        ({"messages": TALK, "tools": "find"}, "tools must be a list of JSON schemas"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image"}]}, TALK[1]]},
+            "content has a part of type image: only text is read",
+        ),
     ],
 )
 def test_a_wrong_record_is_named_by_its_line(record, line, tmp_path, model):
@@ -144,9 +151,43 @@ def test_conversations_of_sharegpt_are_read_as_messages():
     speakers = {"user": "human", "assistant": "gpt"}
     shared = [{"from": speakers[one["role"]], "value": one["content"]} for one in TALK]
     for talk in (shared, TALK):
-        assert messages_of(Line(1, {"conversations": talk})) == TALK
+        assert conversation_of(Line(1, {"conversations": talk})) == (TALK, None)
     system = [{"from": "system", "value": "Be brief."}]
-    assert messages_of(Line(1, {"conversations": system}))[0]["role"] == "system"
+    assert conversation_of(Line(1, {"conversations": system}))[0][0]["role"] == "system"
+
+
+def test_calls_of_tools_are_read_as_other_programs_write_them():
+    """Arguments and tools as JSON text or as objects; fields of null, as a table has them."""
+    called = {"type": "function", "function": {"name": "find", "arguments": {"what": "cat"}}}
+    schema = [{"type": "function", "function": {"name": "find", "parameters": {}}}]
+    as_text = {**called, "function": {**called["function"], "arguments": '{"what": "cat"}'}}
+    for call, tools in ((called, schema), (as_text, json.dumps(schema))):
+        said = {"role": "assistant", "content": None, "tool_calls": [call], "name": None}
+        line = Line(1, {"messages": [TALK[0], said], "tools": tools})
+        mended = {"role": "assistant", "content": "", "tool_calls": [called]}
+        assert conversation_of(line) == ([TALK[0], mended], schema)
+
+
+def test_calls_that_the_template_does_not_write_are_refused_and_the_plain_one_writes_them(
+    tmp_path, model
+):
+    call = {"type": "function", "function": {"name": "find", "arguments": {"what": "cat"}}}
+    talk = [TALK[0], {"role": "assistant", "content": "", "tool_calls": [call]}]
+    talk[0] = {"role": "user", "content": [{"type": "text", "text": TALK[0]["content"]}]}
+    record = {"messages": talk, "tools": [{"name": "find"}]}
+    with pytest.raises(UsageError, match=r"records\.jsonl:1: the chat template .* tool_calls"):
+        feed_of(tmp_path, model, Chat(), [record])
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (plain / name).write_bytes((model / name).read_bytes())
+    feed = feed_of(tmp_path, plain, Chat(), [record], context=300)
+    (shards,) = feed.shards.values()
+    read = load_tokenizer(plain / "tokenizer.json").decode(shards.tokens[0].tolist(), False)
+    assert read == (
+        'tools:\n[{"name": "find"}]<|endoftext|>\nuser:\nwhere is the cat?<|endoftext|>\n'
+        'assistant:\n{"name": "find", "arguments": {"what": "cat"}}<|endoftext|>\n'
+    )
 
 
 def test_records_without_an_answer_in_reach_are_counted(tmp_path, model):

@@ -87,7 +87,10 @@ def test_a_task_that_one_word_decides_is_learned_and_its_values_are_kept(
             [{"text": "a"}],
             "its first line is of no fine-tuning task: give lines with label",
         ),
-        ([{"source": "a", "target": "b"}, {"source": "a"}], "f.jsonl:2: target must be a text"),
+        (
+            [{"source": "a", "target": "b"}, {"source": "a"}],
+            "f.jsonl:2: no key target",
+        ),
         ([{"text": "a", "label": 1}, {"text": "b"}], "f.jsonl:2: a label must be"),
         (
             [{"text": f"text {n}", "label": f"label {n}"} for n in range(8)],

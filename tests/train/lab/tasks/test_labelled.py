@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 
@@ -40,6 +41,7 @@ def sample(*texts: str, labels: tuple[str, ...] = (), start: int = 0) -> Sample:
         ("classify", "[1]", "not a JSON object"),
         ("classify", '{"text": "a"}', "a label must be a word or a whole number"),
         ("classify", '{"text": "a", "label": 0.5}', "a label must be"),
+        ("classify", '{"txt": "a", "label": "x"}', "no key text; the line has txt, label"),
         ("classify", '{"text": " ", "label": "x"}', "text must be a text that is not empty"),
         ("classify", '{"text": "a", "pair": 1, "label": "x"}', "pair must be a text"),
         ("classify", '{"text": "\\ud800", "label": "x"}', "text is not UTF-8"),
@@ -61,6 +63,13 @@ def test_an_invalid_labelled_line_is_named(task, line, message, tmp_path):
     path.write_text(json.dumps(good) + "\n\n" + line + "\n")
     with pytest.raises(LlmcurateError, match=f"data.jsonl:3: .*{message}"):
         read_samples(path, task)
+
+
+def test_a_compressed_file_is_refused_with_what_to_give(tmp_path):
+    path = tmp_path / "data.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"text": "a", "label": 1}\n'))
+    with pytest.raises(LlmcurateError, match=r"not JSON: give plain JSONL, not \.gz"):
+        read_samples(path, "classify")
 
 
 def test_choices_in_the_words_of_hellaswag_and_swag_are_read(tmp_path):

@@ -7,14 +7,21 @@ import json
 import re
 
 import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 from curate.cli.app import invoke
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
+from tests.train.conftest import WORDS
 from tests.train.lab.tasks.animals import animals, settings, write
 from tests.train.loop.small_encoders import small
 from train.evaluate.judge import open_model
 from train.hf.export import export
+from train.hf.load import import_model
+from train.lab.tasks import labelled
 from train.lab.tasks.predict import predict
 from train.loop.pretrain import pretrain
 from train.objective_settings import Auto
@@ -68,6 +75,55 @@ def test_each_task_says_its_own(trained, tmp_path):
     assert done.lines[0]["id"] == 7 and set(done.figures) == {"samples", "context"}
 
 
+@torch.no_grad()
+def test_transformers_reads_an_exported_models_texts_as_predict_does(trained, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    for kind in ("classify", "span"):
+        run, path = trained[kind]
+        export(run, tmp_path / kind)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / kind)
+        encoder = labelled.Encoder(run / "tokenizer.json", 48, read_last=False)
+        for sample in labelled.read_samples(path, kind)[:9]:
+            window = encoder.windows(kind, [sample], ("none", "some"))[0]
+            ids = tokenizer(*sample.texts)
+            assert ids.input_ids == window.tokens.tolist()
+            own = Tokenizer.from_file(str(tmp_path / kind / "tokenizer.json"))
+            assert own.encode(*sample.texts).type_ids == window.segments.tolist()
+    run, path = trained["classify"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "classify")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "classify")
+    for line in predict(run, path).lines[:9]:
+        ids = tokenizer(line["text"], return_tensors="pt")
+        said, found = line["prediction"], model.eval()(**ids).logits[0].softmax(-1)
+        assert said["label"] == model.config.id2label[int(found.argmax())]
+        assert said["probability"] == pytest.approx(float(found.max()), abs=1e-5)
+
+
+@torch.no_grad()
+def test_a_transformers_model_reads_what_its_tokenizer_puts_around_a_text(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    names = ["<|endoftext|>", *WORDS]
+    tokenizer = Tokenizer(WordLevel({name: n for n, name in enumerate(names)}, names[0]))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokens = dict.fromkeys(("bos_token", "eos_token", "pad_token"), names[0])
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **tokens)
+    ids = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), 0)
+    shape = {"vocab_size": len(names), "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32}
+    torch.manual_seed(1)
+    config = transformers.GPT2Config(**shape, **ids, num_labels=3)
+    model = transformers.GPT2ForSequenceClassification(config).eval()
+    for folder in (theirs, model):
+        folder.save_pretrained(tmp_path / "hf")
+    import_model(tmp_path / "hf", tmp_path / "run")
+    lines = [{"text": "the cat sat"}, {"text": "the dog"}, {"text": "the", "pair": "red cat"}]
+    path = write(tmp_path / "lines.jsonl", lines)
+    for folder in (tmp_path / "hf", tmp_path / "run"):
+        for line in predict(folder, path).lines:
+            texts = [line[name] for name in ("text", "pair") if name in line]
+            found = model(theirs(*texts, return_tensors="pt").input_ids).logits[0].softmax(-1)
+            assert line["prediction"]["probability"] == pytest.approx(float(found.max()), abs=1e-5)
+
+
 def test_the_command_writes_the_lines(trained, tmp_path, capsys):
     run, path = trained["classify"]
     out = tmp_path / "out.jsonl"
@@ -77,11 +133,19 @@ def test_the_command_writes_the_lines(trained, tmp_path, capsys):
     assert len(lines) == 200 and "prediction" in lines[0]
 
 
+def test_predict_writes_over_no_file(trained, capsys):
+    run, path = trained["classify"]
+    before = path.read_bytes()
+    assert invoke(["predict", str(run), str(path), "-o", str(path)]) == 2
+    assert f"{path.name} exists already: give a new file" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
 def test_inputs_that_cannot_be_predicted_are_a_one_line_error(trained, shard_folder, tmp_path):
     run, path = trained["classify"]
     with pytest.raises(LlmcurateError, match="context is 99, the model's is 48"):
         predict(run, path, context=99)
-    with pytest.raises(LlmcurateError, match=r"a\.jsonl:1: text must be a text"):
+    with pytest.raises(LlmcurateError, match=r"a\.jsonl:1: no key text; the line has tokens"):
         predict(run, write(tmp_path / "a.jsonl", [{"tokens": []}]))
     with pytest.raises(
         LlmcurateError, match="with a head for a task assigns no likelihood to a text"

@@ -141,7 +141,10 @@ def test_incompatible_settings_are_a_one_line_error(files, shard_folder, tmp_pat
         ({"teacher": "x"}, "teacher with objective classify"),
         ({"eval": {"own": "x"}}, "eval with objective classify"),
         ({"unique_tokens": 9}, "unique_tokens with objective classify"),
-        ({"objective": Task(kind="span")}, "classify.jsonl:1: question must be a text"),
+        (
+            {"objective": Task(kind="span")},
+            "classify.jsonl:1: no key question",
+        ),
     ):
         with pytest.raises(LlmcurateError, match=message):
             train = dataclasses.replace(plain, **changes)
