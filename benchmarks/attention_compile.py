@@ -31,20 +31,22 @@ from triton.backends.compiler import GPUTarget
 
 from train.attention.flash import op
 from train.attention.flash.op import HOPPER, OTHER, padded
+from train.attention.flash.spans import spans
 
 # Bytes of shared memory a block may have, by compute capability; 8.6 and 8.9 have the least.
 SHARED = {90: 227 * 1024, 80: 99 * 1024}
 PRODUCTS = {90: "wgmma.mma_async", 80: "mma.sync"}
 MOST_SPILLED = 1024  # bytes a thread
+AT = torch.arange(300)
+DOCUMENTS, PREFIX = (AT >= 100).long()[None], torch.zeros(1, 300, dtype=torch.bool)
 MASKS: dict[str, dict[str, Any]] = {
     "causal": {},
-    "documents": {"document_ends": torch.tensor([[100, 300]])},
+    "documents": {"spans": spans(keys=300, documents=DOCUMENTS, prefix=None, positions=None)},
     "all": {
-        "document_ends": torch.tensor([[100, 300]]),
         "window": 64,
         "sinks": 1,
         "slopes": torch.ones(4),
-        "prefix": torch.zeros(1, 300, dtype=torch.bool),
+        "spans": spans(keys=300, documents=DOCUMENTS, prefix=PREFIX, positions=AT[None]),
     },
 }
 

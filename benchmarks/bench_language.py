@@ -148,10 +148,10 @@ def alike(texts: list[str], model: str) -> bool:
     labels, scores = theirs.multilinePredict(lines, 1, 0.0, "strict")
     classifier = Classifier(model)
     data = text_buffers(pa.array(texts, pa.large_string()))
-    codes, shares = classifier.top(*fasttext_lines(*data, 0)[:2])
-    names = [classifier.header.names[code] for code in codes[:, 0]]
+    codes, shares = classifier.best(*fasttext_lines(*data, 0)[:2])
+    names = [classifier.header.names[code] for code in codes]
     same = sum(label == best[0] for label, best in zip(names, labels, strict=True))
-    apart = float(np.abs(shares[:, 0] - [float(best[0]) for best in scores]).max())
+    apart = float(np.abs(shares - [float(best[0]) for best in scores]).max())
     print(
         f"{same} of {len(texts)} texts have fastText's label; probabilities differ by {apart:.1e}"
     )

@@ -36,7 +36,7 @@ def main() -> None:
         for part in [texts[i : i + BATCH]]
     ]
     slowest = float("inf")
-    for step in (RefinedWebLines(), RefinedWebLines(variant="paper"), C4Paragraphs()):
+    for step in (RefinedWebLines(), C4Paragraphs()):
         step.apply(batches[0].within(step.name)).split()
         times = []
         kept = 0

@@ -54,12 +54,11 @@ def trained() -> Path:
             for i, text in enumerate(novels()):
                 if not held_out(i):
                     file.write(json.dumps({"id": str(i), "text": text}) + "\n")
-        command = ["-m", "curate.cli.app", "perplexity", "train", str(source), "-o", str(out)]
-        subprocess.run(
-            [sys.executable, *command, "--vocab", sized("32000", "1000"), "--arpa"],
-            check=True,
-            cwd=ROOT,
-        )
+        train = ["train", str(source), "-o", str(out), "--vocab", sized("32000", "1000")]
+        convert = ["convert", str(out / "perplexity.bin"), "-o", str(out / "perplexity.arpa")]
+        for command in (train, convert):
+            line = [sys.executable, "-m", "curate.cli.app", "perplexity", *command]
+            subprocess.run(line, check=True, cwd=ROOT)
     return out
 
 

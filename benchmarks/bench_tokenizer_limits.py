@@ -2,8 +2,7 @@
 
     python benchmarks/bench_tokenizer_limits.py [--giant]
 
-With --giant instead one document of 1 GB: `tokenizer encode` of it, and `encode_parts` and
-`decode_parts`, whose memory is to be that of some megabytes (ten minutes).
+With --giant instead `tokenizer encode` of one document of 1 GB.
 
 Each a command of its own on one core: `tokenizer encode` and `tokenizer eval` with the vocabulary
 on a thousand generated documents, and of the texts with a small one. Prints seconds
@@ -34,35 +33,7 @@ LIMITS = {
     "encode, one word": (1800, 120),
 }
 GIANT = 1000  # MB
-GIANT_LIMITS = {
-    "encode_parts, 1 GB": (400, 600),
-    "decode_parts, 1 GB": (400, 3600),
-    "encode, one document of 1 GB": (4500, 900),
-}
-# argv: tokenizer, text, ids. The ids lie in a file, so that the texts are compared in parts.
-PARTS = """
-import sys
-import numpy as np
-from tokenize_kit.tokenizer import Tokenizer
-tokenizer = Tokenizer(sys.argv[1])
-with open(sys.argv[2], "rb") as text, open(sys.argv[3], "wb") as file:
-    for ids in tokenizer.encode_parts(iter(lambda: text.read(65536), b"")):
-        file.write(ids.astype("<u4").data)
-"""
-WHOLE = """
-import sys
-import numpy as np
-from tokenize_kit.tokenizer import Tokenizer
-def ids(path):
-    with open(path, "rb") as file:
-        while block := file.read(1 << 16):
-            yield from np.frombuffer(block, "<u4").tolist()
-with open(sys.argv[2], "rb") as text:
-    for part in Tokenizer(sys.argv[1]).decode_parts(ids(sys.argv[3])):
-        part = part.encode()
-        assert text.read(len(part)) == part
-    assert not text.read(1)
-"""
+GIANT_LIMITS = (4500, 900)
 
 
 def words() -> list[str]:
@@ -114,33 +85,20 @@ def report(what: str, command: list[str], most: float, limit: float) -> bool:
 
 
 def giant(folder: Path, prose: str) -> bool:
-    """One document of 1 GB: in parts and as a whole, the same ids; whether anything failed."""
+    """One document of 1 GB; whether anything failed."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    model, text, ids = str(folder / "small"), folder / "giant.txt", folder / "ids"
-    with text.open("w", encoding="utf-8") as file:
-        for n in range(GIANT * 1_000_000 // len(prose)):
-            file.write(f"{n} {prose}\n")
-    raw = pa.py_buffer(text.read_bytes())
+    lines = (f"{n} {prose}\n".encode() for n in range(GIANT * 1_000_000 // len(prose)))
+    raw = pa.py_buffer(b"".join(lines))
     column = pa.LargeStringArray.from_buffers(1, pa.py_buffer(np.array([0, raw.size])), raw)
     pq.write_table(pa.table({"id": ["giant"], "text": column}), folder / "giant.parquet")
     del raw, column
-    shards, files = folder / "shards", [model, str(text), str(ids)]
     encode = ["-m", "curate.cli.app", "tokenizer", "encode", str(folder / "giant.parquet")]
-    encode += ["--tokenizer", model, "--workers", "1", "-q", "-o", str(shards), "--no-eos"]
-    commands = [
-        ["-c", PARTS, *files],
-        ["-c", WHOLE, *files],
-        [*encode, "--set", "read.max_record_bytes=2000000000"],
-    ]
-    failed = False
-    for (what, limits), command in zip(GIANT_LIMITS.items(), commands, strict=True):
-        failed |= report(what, command, *limits)
-    same = np.array_equal(np.fromfile(ids, "<u4"), np.fromfile(shards / "tokens-00000.bin", "<u2"))
-    print(f"the ids of both are {'the same' if same else 'DIFFERENT'}")
-    return failed or not same
+    encode += ["--tokenizer", str(folder / "small"), "--workers", "1", "-q"]
+    encode += ["-o", str(folder / "shards"), "--set", "read.max_record_bytes=2000000000"]
+    return report("encode, one document of 1 GB", encode, *GIANT_LIMITS)
 
 
 def main() -> None:

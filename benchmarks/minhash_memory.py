@@ -1,6 +1,6 @@
 """Memory that a candidate costs when MinHash decides: two corpora of synthetic band keys.
 
-    python benchmarks/minhash_memory.py [--documents SMALL LARGE] [--survivor P] [--verify]
+    python benchmarks/minhash_memory.py [--documents SMALL LARGE] [--survivor P]
         [--large MIB] [--folder DIR] [--copies SHARE]
 
 Sketches are written as they come from the step (14 bands), `resolve` is called on them in a process
@@ -31,7 +31,6 @@ from benchmarks.shared_texts import last_json, peak_mib, reached
 from curate.corpus.sizes import Sizes
 
 BANDS, GROUP, PARTS = 14, 100_000, 4
-VERIFY = {"verify": 0.8, "verify_by": "signature", "bits": 1}
 LIMIT = 4
 
 
@@ -58,12 +57,9 @@ def write(count: int, folder: Path, share: float) -> None:
             numbers = np.arange(first, first + size)
             ids = np.char.add("crawl-2024-", (numbers + part * part_rows).astype(str))
             every = np.ones(size, np.bool_)
-            own = draw.integers(0, 256, (size, BANDS), np.uint8)  # a bit a value
-            signature = np.where(copied.any(axis=1)[:, None], own[base], own)
             table = pa.table(
                 {
                     "bands": binary_rows(keys, every),
-                    "signature": binary_rows(signature, every),
                     "url_md5": pa.nulls(size, pa.string()),
                     "size": draw.integers(100, 100_000, size),
                     "date": pa.nulls(size, pa.string()),
@@ -145,7 +141,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--documents", type=int, nargs=2, default=[5_000_000, 20_000_000])
     parser.add_argument("--survivor", default="longest")
-    parser.add_argument("--verify", action="store_true", help="by signatures of a bit a value")
     parser.add_argument("--large", type=float, help="MiB from which on arrays are mapped files")
     parser.add_argument("--copies", type=float, default=0.8)
     parser.add_argument("--folder", help="where files are written; default: a temporary folder")
@@ -154,7 +149,7 @@ def main() -> None:
     if options.decide:
         place, step_settings, large = options.decide
         return decide(Path(place), step_settings, int(large))
-    settings = json.dumps({"survivor": options.survivor, **(VERIFY if options.verify else {})})
+    settings = json.dumps({"survivor": options.survivor})
     large = str(int((options.large or Sizes.mapped_bytes / 2**20) * 2**20))
     peaks, candidates = [], []
     for count in options.documents:

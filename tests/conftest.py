@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from curate.engines.worker import keep_memory
 from llmcurate.base.kernels.folder import kernels_folder
@@ -56,9 +56,13 @@ if "TMPDIR" not in os.environ and (_folder := _memory()):
     os.environ["TMPDIR"] = str(_folder)
     tempfile.tempdir = None
 
-# How long an example takes says how much else the machine does: the limit is one of the whole test.
-settings.register_profile("same", derandomize=True, deadline=None)
-settings.register_profile("explore", derandomize=False, deadline=None)
+# How long an example takes, or is drawn, says how much else the machine does: the limit is one of
+# the whole test. Examples may share a test's fixtures.
+_CHECKS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+for _name in ("same", "explore"):
+    settings.register_profile(
+        _name, derandomize=_name == "same", deadline=None, suppress_health_check=_CHECKS
+    )
 settings.load_profile("explore" if os.environ.get("LLMCURATE_EXPLORE") else "same")
 
 

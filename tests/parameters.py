@@ -16,10 +16,10 @@ def drawn(examples: int) -> int:
     return examples if wanted == "all" else int(wanted or max(5, examples // 10))
 
 
-def few(names: Iterable[str], *quick: str) -> list[Any]:
+def few(names: Iterable[Any], *quick: Any) -> list[Any]:
     """The names; those that are not quick are run by make test-slow alone."""
     slow = pytest.mark.slow
-    return [pytest.param(n, marks=() if n in quick else slow, id=n) for n in names]
+    return [pytest.param(n, marks=() if n in quick else slow, id=str(n)) for n in names]
 
 
 def mostly_slow(values: Iterable[Any], first: int = 1) -> list[Any]:

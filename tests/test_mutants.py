@@ -1,4 +1,6 @@
-"""`make mutants`: the mutants it draws, and their results on a package of three lines."""
+"""`make mutants`: the mutants it draws, and their results on a package of three lines.
+
+The parser that it reads code with takes a second to import: tests that need it do so."""
 
 from __future__ import annotations
 
@@ -9,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts.mutants import draw, slip
 from tests.parameters import mostly_slow
 
 ROOT = Path(__file__).parents[1]
@@ -50,6 +51,8 @@ def small(tmp_path: Path) -> Path:
 
 
 def test_a_seed_draws_the_same_mutants_on_different_lines_and_none_in_kernels(small: Path) -> None:
+    from scripts.mutants import draw
+
     drawn = draw(small, ["small"], 1, 10)
     assert drawn == draw(small, ["small"], 1, 10)
     assert sorted((m.path, m.line) for m in drawn) == [("small/borders.py", n) for n in (2, 6, 10)]
@@ -67,6 +70,8 @@ def test_a_seed_draws_the_same_mutants_on_different_lines_and_none_in_kernels(sm
     ],
 )
 def test_messages_types_and_signals_are_left_as_they_are(code: str, changes: set[str]) -> None:
+    from scripts.mutants import slip
+
     made = {m.change for n in range(50) if (m := slip("m.py", code, 1, random.Random(n)))}
     assert len(made) == len(changes)
     assert all(any(change in one for one in made) for change in changes)

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -79,12 +80,6 @@ class Machine:
     processes: int = 1
 
 
-def machine_of(device: torch.device, processes: int) -> Machine:
-    of_gpu = device.type == "cuda"
-    name = torch.cuda.get_device_name(device) if of_gpu else counted(host().cores, "CPU core")
-    return Machine(kind=device.type, name=name, memory=memory_of(device), processes=processes)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Dialled:
     """A resolved plan: the model, settings of its training, and for each choice a reason, as
@@ -127,28 +122,19 @@ def best_tokens(parameters: int) -> float:
 Measure = Callable[[ModelConfig, TrainConfig], float]
 
 
-class Trial:
-    """A measure of the seconds of a step, on the run's own text and device, in one process. A step
-    is repeated for ``TRIAL_SECONDS``; the first one, which compiles and allocates, does not count.
-    """
-
-    def __init__(self, shards: Path | None) -> None:
-        self.shards = shards
-
-    def __call__(self, model: ModelConfig, train: TrainConfig) -> float:
-        plan, feed = make_plan(self.shards, model, train)
-        device = pick_device(train.device)
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            same_bits(device, train.deterministic),
-        ):
-            run = Run(plan, feed, Path(folder), Ranks(device=device))
-            times: list[float] = []
-            while sum(times[1:]) < TRIAL_SECONDS:
-                began = time.perf_counter()
-                run.stepper.step(len(times), 0.0).figures()  # waits for the device
-                times.append(time.perf_counter() - began)
-        return median(times[1:])
+def trial(shards: Path | None, model: ModelConfig, train: TrainConfig) -> float:
+    """Measure the seconds of a step, on the run's own text and device, in one process. A step is
+    repeated for ``TRIAL_SECONDS``; the first one, which compiles and allocates, does not count."""
+    plan, feed = make_plan(shards, model, train)
+    device = pick_device(train.device)
+    with tempfile.TemporaryDirectory() as folder, same_bits(device, train.deterministic):
+        run = Run(plan, feed, Path(folder), Ranks(device=device))
+        times: list[float] = []
+        while sum(times[1:]) < TRIAL_SECONDS:
+            began = time.perf_counter()
+            run.stepper.step(len(times), 0.0).figures()  # waits for the device
+            times.append(time.perf_counter() - began)
+    return median(times[1:])
 
 
 class Dial:
@@ -374,11 +360,13 @@ def dial(
     train = from_dict(TrainConfig, given, "pretrain")
     _, feed = make_plan(shards, model or "tiny", train)
     sources = feed.summary().sources.values()
-    machine = machine_of(pick_device(train.device), processes)
+    device = pick_device(train.device)
+    of_gpu = device.type == "cuda"
+    name = torch.cuda.get_device_name(device) if of_gpu else counted(host().cores, "CPU core")
     search = Dial(
         budget,
-        machine,
-        Trial(shards),
+        Machine(kind=device.type, name=name, memory=memory_of(device), processes=processes),
+        partial(trial, shards),
         tokens=sum(source.unique_tokens for source in sources),
         vocab=feed.vocabulary.size,
         given=given,

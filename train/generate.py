@@ -15,12 +15,12 @@ from torch import Tensor
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
-from llmcurate.base.roles import Roles
 from llmcurate.base.tokenizer_file import load_tokenizer, size_of
 from train.attention.choice import fix_for_compiler
 from train.data.chat import Chat
 from train.data.vocabulary import first_of, nameless, roles_of_run, token_of
 from train.device import pick_device
+from train.generation_settings import Filling, Sampling
 from train.measure.accounting import parameters
 from train.model.cache import Cache
 from train.model.config import ModelConfig
@@ -35,44 +35,6 @@ from train.runs.checkpoint import (
     tokenizer_of,
     weights_of,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """The settings of sampling, applied in this order. ``top_k`` and ``min_p`` do nothing at 0, the
-    others at 1.
-
-    ``repetition_penalty``: for tokens in the text, divides positive and multiplies negative logits
-        (Keskar et al. 2019).
-    ``temperature``: divides the logits; 0 takes the likeliest token.
-    ``top_k``: keeps the k likeliest tokens and all as likely as the last of these (Fan et al.
-        2018).
-    ``top_p``: keeps the likeliest tokens until their probabilities sum to at least this (Holtzman
-        et al. 2020).
-    ``min_p``: keeps tokens with at least this share of the highest chance (Nguyen et al. 2024).
-    """
-
-    temperature: float = 0.8
-    top_k: int = 50
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name, least, most in (("temperature", 0, math.inf), ("min_p", 0, 1)):
-            value = getattr(self, name)
-            if not (least <= value <= most and value < math.inf):
-                limit = f"{least} or more" if most == math.inf else f"{least} to {most}"
-                raise UsageError(f"{name} is {value}: give {limit}")
-        if self.top_k < 0:
-            raise UsageError(f"top_k is {self.top_k}: give 0 (all) or more")
-        if not 0 < self.top_p <= 1:
-            raise UsageError(f"top_p is {self.top_p}: give a number over 0, up to 1 (all)")
-        if not 0 < self.repetition_penalty < math.inf:
-            raise UsageError(
-                f"repetition_penalty is {self.repetition_penalty}: give a number over 0 (1: off)"
-            )
-
 
 GREEDY = Sampling(temperature=0.0, top_k=0)
 
@@ -169,27 +131,9 @@ def _stream(seed: int, number: int) -> int:
 
 MOST = 100  # new tokens of a text, by default
 NEVER = -1e30  # the logit of a token that must not be chosen
-METHODS = ("mask-predict", "gibbs")
 # Takes ids [texts, length] and flags; returns logits [places, vocab], on the CPU, of the flagged
 # places.
 Read = Callable[[Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Filling:
-    """The settings of filling masks. ``method``: ``mask-predict`` takes the likeliest tokens and
-    chooses the least certain ones again, in ``rounds`` rounds (Ghazvininejad et al. 2019, section
-    3); ``gibbs`` draws each token given all others, in ``rounds`` passes over the masks in random
-    order (Wang and Cho 2019)."""
-
-    method: str = "mask-predict"
-    rounds: int = 10
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise UsageError(f"fill {self.method!r}: choose {' or '.join(METHODS)}")
-        if self.rounds < 1:
-            raise UsageError(f"rounds is {self.rounds}: give 1 or more")
 
 
 def with_masks(tokenizer: Tokenizer, prompt: str, mask: int) -> tuple[list[int], str]:
@@ -207,22 +151,20 @@ def filled(
     model: Decoder,
     tokenizer: Tokenizer,
     prompts: Sequence[str],
-    start: list[int],
     masks: int | None,
     filling: Filling,
     sampling: Sampling,
     *,
     seed: int,
     batch: int,
-) -> list[tuple[str, str, int]]:
-    """Fill the masks of prompts, ``batch`` texts at a time. Returns for each prompt (text before
-    its first mask, text from there on, number of masks). A prompt without masks gets ``masks``
-    masks at its end, by default ``MOST`` or as many as the context has room for. ``start``: ids at
-    the start of each text. Raises ``LlmcurateError`` if the
-    tokenizer has no mask or a text is longer than the model's context."""
+) -> list[Completion]:
+    """Fill the masks of prompts, ``batch`` texts at a time. A prompt without masks gets ``masks``
+    masks at its end, by default ``MOST`` or as many as the context has room for. Raises
+    ``LlmcurateError`` if the tokenizer has no mask or a text is longer than the model's context."""
     mask, never = model.special.mask, nameless(tokenizer, model.config.vocab)
     if mask is None:
         raise UsageError("the model's tokenizer has no mask token, such as [MASK], to fill")
+    start = [] if model.special.end is None else [model.special.end]
     texts, before, whole = [], [], []
     for prompt in prompts:
         ids, shown = with_masks(tokenizer, prompt, mask)
@@ -235,7 +177,12 @@ def filled(
         numbers = list(range(first, first + len(part)))
         whole += fill(model, part, mask, filling, sampling, never, seed=seed, numbers=numbers)
     return [
-        (shown, tokenizer.decode(new[text.index(mask) :]), text.count(mask))
+        Completion(
+            prompt=shown,
+            text=tokenizer.decode(new[text.index(mask) :]),
+            tokens=text.count(mask),
+            stopped="length",
+        )
         for shown, text, new in zip(before, texts, whole, strict=True)
     ]
 
@@ -588,34 +535,25 @@ def complete(
         raise UsageError("give max_tokens and batch of 1 or more")
     if not 0 <= seed < 1 << 63:
         raise UsageError(f"seed is {seed}: give 0 to 2**63 - 1")
-    roles = model.special
     if model.config.fills:
-        start = [] if roles.end is None else [roles.end]
-        masks = (start, max_tokens, filling or Filling(), sampling)
-        return [
-            Completion(prompt=prompt, text=text, tokens=tokens, stopped="length")
-            for prompt, text, tokens in filled(
-                model, tokenizer, prompts, *masks, seed=seed, batch=batch
-            )
-        ]
+        how = max_tokens, filling or Filling(), sampling
+        return filled(model, tokenizer, prompts, *how, seed=seed, batch=batch)
     max_tokens = MOST if max_tokens is None else max_tokens
     if chat is None:
-        ids, sources = _starts(model.config, tokenizer, prompts, roles)
+        ids, sources = _starts(model, tokenizer, prompts)
     else:
         ids, sources = [_asked(chat, prompt, system) for prompt in prompts], None
     if suffix is not None:
-        ids = _with_suffix(model.config, tokenizer, prompts, suffix, roles)
+        ids = _with_suffix(model, tokenizer, prompts, suffix)
         max_tokens = min(max_tokens, model.config.context - max(map(len, ids)))
-    never = nameless(tokenizer, model.config.vocab)
     continued = continue_ids(
         model,
+        tokenizer,
         ids,
         max_tokens=max_tokens,
         sampling=sampling,
         seed=seed,
         batch=batch,
-        ends=roles.ends,
-        never=never,
         sources=sources,
         agree=agree,
         compiled=compiled,
@@ -633,22 +571,22 @@ def complete(
 
 def continue_ids(
     model: Decoder,
+    tokenizer: Tokenizer,
     ids: list[list[int]],
     *,
     max_tokens: int,
     sampling: Sampling,
     seed: int,
     batch: int,
-    ends: Sequence[int],
-    never: Tensor | None = None,
     sources: list[list[int]] | None = None,
     agree: Agree | None = None,
     compiled: bool = False,
     stops: Callable[[list[int]], bool] | None = None,
 ) -> list[tuple[list[int], bool]]:
-    """Return (new ids, ended) for each text. ``ended`` is True if one of ``ends`` was chosen or
-    ``stops`` returned True for the new ids. ``never``: see ``Chooser``. ``sources``, ``agree``,
-    ``compiled``: see ``Texts``. The other parameters: see ``complete``."""
+    """Return (new ids, ended) for each text. ``ended`` is True if a token that ends texts was
+    chosen or ``stops`` returned True for the new ids. ``sources``, ``agree``, ``compiled``: see
+    ``Texts``. The other parameters: see ``complete``."""
+    ends, never = model.special.ends, nameless(tokenizer, model.config.vocab)
     results: dict[int, tuple[list[int], bool]] = {}
     read = ids if sources is None else sources
     # Texts of similar lengths together need the least padding.
@@ -664,8 +602,9 @@ def continue_ids(
 
 
 def _starts(
-    config: ModelConfig, tokenizer: Tokenizer, prompts: list[str], roles: Roles
+    model: Decoder, tokenizer: Tokenizer, prompts: list[str]
 ) -> tuple[list[list[int]], list[list[int]] | None]:
+    config, roles = model.config, model.special
     encoder, end = config.encoder, roles.end
     if encoder is None:
         ids = [
@@ -674,10 +613,8 @@ def _starts(
         if not all(ids):
             raise UsageError("no token of this tokenizer begins or ends a text: give a prompt")
         return ids, None
-    start = [] if end is None else [end]
-    if encoder.start is not None:
-        start = [encoder.start]
-    if not start:
+    start = end if encoder.start is None else encoder.start
+    if start is None:
         raise UsageError("this tokenizer has no end-of-text token: set model.encoder.start")
     tokenizer.encode_special_tokens = False
     sources = [tokenizer.encode(words).ids for words in prompts]
@@ -689,7 +626,7 @@ def _starts(
             f"a text has {counted(longest, 'token')}, but the model's context is "
             f"{config.context}: give a shorter one"
         )
-    return [list(start) for _ in prompts], sources
+    return [[start] for _ in prompts], sources
 
 
 def _asked(chat: Chat, prompt: str, system: str | None) -> list[int]:
@@ -699,8 +636,9 @@ def _asked(chat: Chat, prompt: str, system: str | None) -> list[int]:
 
 
 def _with_suffix(
-    config: ModelConfig, tokenizer: Tokenizer, prompts: list[str], suffix: str, roles: Roles
+    model: Decoder, tokenizer: Tokenizer, prompts: list[str], suffix: str
 ) -> list[list[int]]:
+    config, roles = model.config, model.special
     known = tokenizer.get_vocab(with_added_tokens=True)
     marks = [token_of(f"fim {part}", roles, known) for part in PARTS]
     if not config.writes or config.form != "decoder" or None in marks:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-
-Weight = TypeVar("Weight", bound=Tensor)
 
 
 def gather(tensor: Tensor) -> Tensor:
@@ -45,26 +43,20 @@ def mesh_of(tensor: Any) -> Any:
     return getattr(tensor, "device_mesh", None)
 
 
-def by_mesh(tensors: Iterable[Weight]) -> list[list[Weight]]:
-    """Return the tensors in groups of one mesh each, in the order of their first tensors."""
-    groups: dict[Any, list[Weight]] = {}
-    for tensor in tensors:
-        groups.setdefault(mesh_of(tensor), []).append(tensor)
-    return list(groups.values())
-
-
 @torch.no_grad()
 def clip(weights: Iterable[Tensor], most: float) -> Tensor:
     """Scale all gradients down to a total norm of at most ``most``. Returns the norm before."""
-    groups = by_mesh(weight for weight in weights if weight.grad is not None)
-    if len(groups) < 2:
-        return gather(nn.utils.clip_grad_norm_([w for own in groups for w in own], most))
+    by_mesh: dict[Any, list[Tensor]] = {}
+    for weight in (weight for weight in weights if weight.grad is not None):
+        by_mesh.setdefault(mesh_of(weight), []).append(weight)
+    if len(by_mesh) < 2:
+        return gather(nn.utils.clip_grad_norm_([w for own in by_mesh.values() for w in own], most))
     norms = [
         gather(nn.utils.get_total_norm([w.grad for w in own if w.grad is not None]))
-        for own in groups
+        for own in by_mesh.values()
     ]
     norm = torch.linalg.vector_norm(torch.stack(norms))
-    for own in groups:
+    for own in by_mesh.values():
         nn.utils.clip_grads_with_norm_(own, most, norm)
     return norm
 

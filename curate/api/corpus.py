@@ -29,6 +29,8 @@ def names_of(inputs: Any) -> list[str]:
     first. Raise UsageError for an object that cannot be an input."""
     if isinstance(inputs, (str, os.PathLike)):
         return [os.fspath(inputs)]
+    if isinstance(inputs, Mapping) and all(map(_is_table, inputs.values())) and inputs:
+        raise UsageError(f"a dict of tables is no table: give one of {', '.join(inputs)}")
     if _is_table(inputs):
         return [_kept(_tables(inputs))]
     if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):

@@ -91,6 +91,12 @@ def _report(error: Exception) -> int:
             return 2
         ctx = getattr(error, "ctx", None)
         hint = f"; see {ctx.command_path.rstrip()} --help" if ctx else ""
+        if (
+            ctx
+            and "extra argument" in str(error)
+            and any("--on" in p.opts for p in ctx.command.params)
+        ):
+            hint = f"; texts are given by --on{hint}"
         text = " ".join(error.format_message().split()).rstrip(".")
         say(f"llmcurate: {text}{hint}")
         return int(getattr(error, "exit_code", 2))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 
 from curate.cli import completion
-from curate.cli.options import DEFAULT, app, join_for
-from curate.cli.settings import SettingsCommand
+from curate.cli.options import app
 from llmcurate.base.terminal import echo, table, width, wrapped
 
 READ = "read"  # a section of a recipe, not a step
@@ -69,7 +68,7 @@ def steps(
 
 
 def _step_text(name: str) -> str:
-    from curate.steps.registry import definition_of, shipped_schema, type_text
+    from curate.steps.registry import FILE, definition_of, shipped_schema, type_text
 
     definition = definition_of(name)
     lines = [f"{name}: {definition['description']}"]
@@ -83,10 +82,8 @@ def _step_text(name: str) -> str:
     item = name if name == READ else f"- {name}"
     item += f": {{{setting[0]}: {setting[1]}}}" if setting else ""
     lines += ["", "in a recipe:", f"  {item}"]
-    if name != READ and (command := _command_of(name, setting)):
-        lines += ["on the command line:", f"  {command}"]
     lines += ["", "settings:"]
-    schema = {"$defs": shipped_schema()["$defs"] | definition.get("$defs", {})}
+    schema = {"$defs": shipped_schema(FILE)["$defs"] | definition.get("$defs", {})}
     for key, field in fields.items():
         kind, value = type_text(field, schema), field.get("default")
         default = "none" if value in (None, "", [], {}) else value
@@ -96,42 +93,6 @@ def _step_text(name: str) -> str:
         if text := field["description"]:
             lines += wrapped(f"      {text}", width(), 6)
     return "\n".join(lines)
-
-
-def _command_of(name: str, setting: tuple[str, Any] | None) -> str | None:
-    join_for([])
-    root = typer.main.get_command(app)
-    groups: list[tuple[tuple[str, ...], Any]] = [((), root)]
-    while groups:
-        words, group = groups.pop(0)
-        for word, command in group.commands.items():
-            path = words if word == DEFAULT else (*words, word)
-            if hasattr(command, "commands"):
-                groups.append((path, command))
-                continue
-            call = _call(command, name) if isinstance(command, SettingsCommand) else None
-            if call is None:
-                continue
-            flag = f"--{setting[0].replace('_', '-')}" if setting else ""
-            command.offer(call)
-            offered = any(flag in parameter.opts for parameter in command.params)
-            option = f"{flag} {setting[1]}" if setting and offered else ""
-            return " ".join(filter(None, ("llmcurate", *path, *call, "IN... -o OUT", option)))
-    return None
-
-
-def _call(command: SettingsCommand, name: str) -> list[str] | None:
-    from curate.dedup.methods import methods
-
-    if name in command.choices:
-        return [name]
-    if [step for step, _ in type(command).steps([])] == [name]:
-        return []
-    for method, of_method in methods().items():
-        words = ["--method", method]
-        if type(command).steps(words) == of_method and [step for step, _ in of_method] == [name]:
-            return words
-    return None
 
 
 @app.command(rich_help_panel="Operate")

@@ -18,12 +18,10 @@ from curate.cli.options import (
     app,
     group,
     newest,
-    output,
 )
 from curate.cli.settings import Steps, command, run_steps
-from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import coloured, echo, echo_json, print_result
+from llmcurate.base.terminal import echo, print_result
 
 dedup_app = group("dedup", "Remove duplicates.", "Curate", default=True)
 
@@ -116,62 +114,13 @@ def clusters(
     Example:
     llmcurate dedup clusters out --show 5 --method minhash
     """
-    import sys
-
     from curate.api.command_settings import Clusters
     from curate.inspect.report import duplicates as browsing
 
     out = newest("dedup", out, "OUT")
     chosen = Clusters.of(**settings)
     largest = browsing.browse(out, chosen.show, chosen.method, chosen.min_size, chosen.members)
-    if as_json:
-        echo_json(largest)
-        return
-    colours = coloured(sys.stdout)
-    echo(browsing.text(largest, colours), colours)
-
-
-@dedup_app.command("import")
-def import_signatures(
-    signatures: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="Files written by `export --format minhash`."),
-    ],
-    out: Annotated[Path, output("New folder to write.")],
-    as_json: Json = False,
-) -> None:
-    """Turn MinHash signatures into an index for --against.
-
-    The corpus itself is not needed. Each file has document ids and their signatures in the byte
-    format of datasketch's LeanMinHash.
-
-    \b
-    Example:
-    llmcurate dedup import signatures.parquet -o theirs
-    llmcurate dedup new/ --method minhash --against theirs -o out
-    """
-    from curate.dedup.minhash.lean_minhash import import_signatures as make_index
-
-    documents, record = make_index(signatures, out)
-    text = f"{out}: signatures of {counted(documents, 'document')}"
-    figures = {"documents": documents, "settings": record.comparable, "out": str(out)}
-    print_result(figures, text, as_json)
-
-
-@command(dedup_app, "Hashes", "hashes")
-def hashes(as_json: Json = False, **settings: Any) -> None:
-    """Measure the speed of hash functions for exact dedup.
-
-    It also prints the odds of a collision.
-    """
-    from curate.api.command_settings import Hashes
-    from curate.dedup.hashes import hash_speeds, hash_table
-
-    chosen = Hashes.of(**settings)
-    documents, size = chosen.documents, chosen.bytes
-    rows = hash_speeds(documents, size)
-    summary = {"documents": documents, "bytes": size, "hashes": rows}
-    print_result(summary, hash_table(rows, size), as_json)
+    print_result(largest, browsing.text(largest), as_json)
 
 
 @command(app, "decontaminate", panel="Curate")

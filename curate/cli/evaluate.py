@@ -46,14 +46,6 @@ def evaluate(
     named: Annotated[
         Optional[list[str]], typer.Argument(metavar="NAME=PATH...", hidden=True)
     ] = None,
-    on: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            metavar="[NAME=]PATH",
-            help="Documents, token shards of the model's tokenizer, or questions in JSONL. They may"
-            " follow MODEL without --on. [repeatable; required]",
-        ),
-    ] = None,
     trust_code: TrustCode = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -89,7 +81,7 @@ def evaluate(
     folder = newest("model", model, "MODEL")
     require_kind(folder, "model", "transformers")
     chosen = Evaluate.of(**settings)
-    paths = named_paths([*(named or []), *(on or [])])
+    paths = named_paths([*(named or []), *chosen.on])
     if not (paths or chosen.task):
         raise UsageError("name the texts or tasks: --on NAME=PATH or --task NAME")
     with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-evaluate-") as place:
@@ -223,38 +215,11 @@ def compare(
         list[str],
         typer.Argument(
             metavar="CORPUS...",
-            help="Corpora to compare, files, runs or token shards, as PATH or NAME=PATH; with"
+            help="Corpora to compare, files or runs, as PATH or NAME=PATH; with"
             " --recipes they are recipes. The others are compared with the first.",
         ),
     ],
     out: NewFolder,
-    variant: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            metavar="NAME:KEY=VALUE,...",
-            help="The first corpus trained with other settings of tokenizer, shards, pretrain or"
-            " model; model=PRESET is another model. [repeatable]",
-        ),
-    ] = None,
-    on: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            metavar="[NAME=]PATH",
-            help="Evaluation text that all models are scored on. It must not come from the corpora."
-            " [repeatable]",
-        ),
-    ] = None,
-    recipes: Annotated[
-        bool, typer.Option("--recipes", help="CORPUS... are recipes; run them over --input.")
-    ] = False,
-    inputs: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            "--input",
-            metavar="PATH",
-            help="With --recipes: files, folders or URLs to run them over. [repeatable]",
-        ),
-    ] = None,
     sets: Sets = None,
     trust_code: TrustCode = False,
     *,
@@ -288,21 +253,21 @@ def compare(
     with needs_training():
         from curate.experiment.compare import describe, run_experiment
         from curate.experiment.corpora import named_corpora
-        from curate.experiment.runs import EngineChoice
+        from curate.run.records import Options
 
-        named = named_corpora(corpora, inputs or [], recipes, variant or [])
-        scored = named_paths(on or [])
+        named = named_corpora(corpora, chosen.input, chosen.recipes, chosen.variant)
+        scored = named_paths(chosen.on)
         changes = [*(sets or ()), *read_changes(options.read)]
         if options.dry_run:
             echo("\n".join(describe(named, scored, chosen, changes)))
             return
-        place = EngineChoice(options.engine, options.address, options.workers, options.quiet)
-        experiment = run_experiment(named, scored, out, chosen, changes, place)
+        run = Options(options.workers, options.quiet, options.engine, options.address)
+        experiment = run_experiment(named, scored, out, chosen, changes, run)
         experiment.show(out, options.as_json)
     best = min(experiment.corpora, key=lambda row: row.score.mean)
     words = ["tokenizer", "train", *best.inputs, "-o", "tokenizer"]
     of_training = all(key.startswith(("model", "pretrain.")) for key in best.settings)
-    if variant:
+    if chosen.variant:
         changed = [
             f"--set={key}={json.dumps(value) if not isinstance(value, str) else value}"
             for key, value in best.settings.items()

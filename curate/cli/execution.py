@@ -32,7 +32,7 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
     recipe = with_columns(recipe.reading(**vars(options.read)), options)
     recipe = with_export(recipe, options.export)
     space = workspace.find()
-    as_if = options.dry_run and options.scale.as_if is not None
+    as_if = options.dry_run and options.as_if is not None
     if recipe.read.fetch is not None:
         from curate.formats.fetched import local_inputs
 
@@ -105,10 +105,10 @@ def _show_plan(
         return
     from curate.inspect.forecast.forecast import find_figures, forecast, parse_prices, text
 
-    prices = parse_prices(options.scale.prices)
-    sources = find_figures(plan.recipe, options.scale.sample, out, space)
+    prices = parse_prices(options.prices)
+    sources = find_figures(plan.recipe, options.sample, out, space)
     workers = options.run_options(options.workers or (space.workers if space else 0)).count()
-    result = forecast(plan, sources, workers, prices, options.scale.as_if)
+    result = forecast(plan, sources, workers, prices, options.as_if)
     if shown:
         if plan.inputs.files:
             echo(describe(plan, out))

@@ -151,50 +151,34 @@ def whatif(
 
     typed = [run] if run else []
     run = newest("corpus", run, "RUN")
+    to_page = out is not None and out.suffix.lower() in (".html", ".htm") and not out.is_dir()
     if apply:
-        _apply(run, tuple(sets or ()), CommandOptions(out, workers, as_json=as_json, quiet=quiet))
+        from curate.cli.execution import print_outcome
+        from curate.inspect.whatif.apply import apply as run_again
+        from curate.run.records import Options
+
+        if to_page:
+            raise UsageError(
+                f"-o {out}: with --apply give a folder; for the page leave out --apply"
+            )
+        outcome = run_again(run, tuple(sets or ()), out, Options(workers, quiet))
+        print_outcome(outcome, CommandOptions(out, workers, as_json=as_json, quiet=quiet))
         suggest("browse", *([out] if out else typed), quiet=quiet or as_json)
-    else:
-        _answer(run, tuple(sets or ()), out, as_json, quiet)
-        changes = [word for change in sets or () for word in ("--set", change)]
-        quiet = quiet or as_json or not changes or (run / FILE).is_file()  # no --apply in a HOME
-        suggest("whatif", *typed, *changes, "--apply", quiet=quiet)
-
-
-def _answer(
-    run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool, quiet: bool
-) -> None:
-    from curate.inspect.whatif.figures import answer
-    from curate.inspect.whatif.rendering import page as page_of
-    from curate.inspect.whatif.rendering import text
-
-    _check_page(page, "-o")
-    figures = answer(run, sets, quiet=quiet)
-    if page is not None:
-        write_text(page, page_of(figures))
-    if as_json:
-        echo_json(figures)
         return
-    echo(text(figures))
-    if page is not None:
-        say(f"wrote {page}")
+    from curate.inspect.whatif.figures import answer
+    from curate.inspect.whatif.rendering import page, text
 
-
-def _apply(run: Path, sets: tuple[str, ...], options: CommandOptions) -> None:
-    from curate.cli.execution import print_outcome
-    from curate.inspect.whatif.apply import apply
-    from curate.run.records import Options
-
-    if options.out is not None and options.out.suffix.lower() in (".html", ".htm"):
-        raise UsageError(
-            f"-o {options.out}: with --apply give a folder; for the page leave out --apply"
-        )
-    print_outcome(apply(run, sets, options.out, Options(options.workers, options.quiet)), options)
-
-
-def _check_page(page: Path | None, option: str) -> None:
-    if page is not None and (page.is_dir() or page.suffix.lower() not in (".html", ".htm")):
-        raise UsageError(f"{option} {page}: give a file that ends in .html")
+    if out is not None and not to_page:
+        raise UsageError(f"-o {out}: give a file that ends in .html")
+    figures = answer(run, tuple(sets or ()), quiet=quiet)
+    if out is not None:
+        write_text(out, page(figures))
+    print_result(figures, text(figures), as_json)
+    if out is not None:
+        say(f"wrote {out}", as_json)
+    changes = [word for change in sets or () for word in ("--set", change)]
+    quiet = quiet or as_json or not changes or (run / FILE).is_file()  # no --apply in a HOME
+    suggest("whatif", *typed, *changes, "--apply", quiet=quiet)
 
 
 @command(app, "Browse", panel="Look")
@@ -207,7 +191,6 @@ def browse(run: Run = None, **settings: Any) -> None:
     \b
     Examples:
     llmcurate browse out
-    llmcurate browse out --static sample.html
     llmcurate browse out --export-labels labels
     """
     from curate.api.command_settings import Browse
@@ -223,13 +206,6 @@ def browse(run: Run = None, **settings: Any) -> None:
                 labelled = counted(len(documents.labels.of(label)), f"{label} document")
                 echo(f"wrote {number} of {labelled}, with their original text: {path}")
             suggest("quality", "train", "--positive", good[0], "--negative", bad[0], "-o", "model")
-            return
-        if chosen.static is not None:
-            from curate.inspect.browse.pages import static_pages
-
-            for path, page in static_pages(documents, chosen.each, chosen.static).items():
-                write_text(path, page)
-                echo(f"wrote {path}")
             return
         from curate.inspect.browse.server import Server
 

@@ -42,12 +42,6 @@ def mix(
             " not named)."
         ),
     ] = "proportional",
-    shards: Annotated[
-        Pairs,
-        typer.Option(
-            metavar="NAME=FOLDER", help="Token shards that give a source's tokens. [repeatable]"
-        ),
-    ] = None,
     total: Annotated[
         Optional[str],
         typer.Option(metavar="N", help="Size of the mix, such as 1.4e12. The default is all text."),
@@ -101,7 +95,7 @@ def mix(
     from curate.mix.settings import command_settings as parsed
     from curate.steps.recipe import compose
 
-    short = {"weights": weights, "shards": shards, "total": total, "amounts": amounts}
+    short = {"weights": weights, "total": total, "amounts": amounts}
     short |= {"epochs": epochs, "floors": floors, "caps": caps, "quality": quality}
     asked = {name: value for name, value in short.items() if value is not None}
     chosen = parsed(corpus_of(inputs), **{**settings, **asked, "undated": undated})

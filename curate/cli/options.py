@@ -383,15 +383,6 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
-class Scale:
-    """The basis of a forecast: an earlier run, the size of the input in bytes, and prices."""
-
-    sample: Path | None = None
-    as_if: int | None = None
-    prices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class CommandOptions:
     """The options that commands on documents share. Each command declares which of them it offers.
     `read` holds the options for reading."""
@@ -411,7 +402,9 @@ class CommandOptions:
     dry_run: DryRun = False
     quiet: Quiet = False
     allow_python: bool = False
-    scale: Scale = Scale()
+    sample: Path | None = None  # of a forecast: an earlier run
+    as_if: int | None = None  # of a forecast: the size of the input in bytes
+    prices: tuple[str, ...] = ()  # of a forecast
 
     @property
     def sbatch(self) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Write the index, the schema of recipes and the reference pages (`make reference`)."""
+"""Write the index, the schema of recipes, the reference pages and the types of `llmcurate.steps`
+(`make reference`)."""
 
 from __future__ import annotations
 
@@ -9,12 +10,33 @@ from pathlib import Path
 from typing import Any
 
 from curate.cli.settings import settings_classes
-from curate.steps.registry import FILE, class_schema, is_step, recipe_schema, schema_text, type_text
+from curate.steps.registry import (
+    FILE,
+    OPTIONS,
+    REGISTRY,
+    class_schema,
+    is_step,
+    recipe_schema,
+    schema_text,
+    type_text,
+    with_source,
+)
 from llmcurate.base.index import FILE as INDEX
 from llmcurate.base.index import index_of, index_text
 from llmcurate.base.terminal import echo
 
 FOLDER = "docs/reference"
+STUB = "curate/api/steps.pyi"
+PYTHON = {
+    "array": "Sequence[VALUE]",
+    "object": "Mapping[str, VALUE]",
+    "path": "str | Path",
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "null": "None",
+}
 WORDS = ("step", "reader", "command", "packing")  # decorators whose classes the index lists
 INTRODUCTION = """\
 # Reference of settings
@@ -72,6 +94,45 @@ def _page(name: str, definition: dict[str, Any], is_step: bool, schema: dict[str
     return "\n".join(parts)
 
 
+def options_schema() -> dict[str, Any]:
+    """Return the options of the commands that run no step, by class."""
+    shared = "train.generation_settings"  # the fields of these classes are options too
+    definitions = {n: with_source(k, n, shared) for n, k in settings_classes().items()}
+    return {"title": "Options of the commands of llmcurate", "$defs": definitions}
+
+
+def stub(schema: dict[str, Any]) -> str:
+    """Return the types of `llmcurate.steps`, from which editors complete steps and settings."""
+    parts = [
+        "# Written by `make reference`.\n\n"
+        "from collections.abc import Mapping, Sequence\nfrom pathlib import Path\n"
+        "from typing import Any, Literal\n\nfrom curate.steps.contracts import Settings\n"
+    ]
+    for name in filter(REGISTRY.get, schema["$defs"]):
+        definition = schema["$defs"][name]
+        fields = sorted(definition["properties"].items(), key=lambda item: "default" in item[1])
+        rows = "".join(
+            f"        {key}: {_python_type(field)}{' = ...' * ('default' in field)},\n"
+            for key, field in fields
+        )
+        title = "".join(map(str.capitalize, name.split("_")))
+        parts.append(f'class {title}(Settings):\n    """{_first_sentence(definition)}"""\n')
+        settings = f"\n        self,\n        *,\n{rows}    " if rows else "self"
+        parts.append(f"    def __init__({settings}) -> None: ...\n")
+    return "\n".join(parts)
+
+
+def _python_type(field: dict[str, Any]) -> str:
+    if kinds := field.get("anyOf"):
+        return " | ".join(dict.fromkeys(map(_python_type, kinds)))
+    if "enum" in field:
+        return f"Literal[{', '.join(map(json.dumps, field['enum']))}]"
+    kind = str(field.get("format" if field.get("format") == "path" else "type"))
+    inner = field.get("items" if kind == "array" else "additionalProperties")
+    value = _python_type(inner) if isinstance(inner, dict) else "Any"
+    return PYTHON.get(kind, "Any").replace("VALUE", value)
+
+
 def _first_sentence(definition: dict[str, Any]) -> str:
     words = " ".join(definition.get("description", "").split())
     return _cell(re.split(r"(?<=[.:]) (?=[A-Z`])", words)[0])
@@ -91,6 +152,10 @@ def main() -> None:
     schema = recipe_schema(names)
     Path(f"pipelines/{FILE}").write_text(schema_text(schema), encoding="utf-8")
     echo(f"wrote pipelines/{FILE}")
+    Path(f"pipelines/{OPTIONS}").write_text(schema_text(options_schema()), encoding="utf-8")
+    echo(f"wrote pipelines/{OPTIONS}")
+    Path(STUB).write_text(stub(schema), encoding="utf-8")
+    echo(f"wrote {STUB}")
     shutil.rmtree(FOLDER, ignore_errors=True)
     Path(FOLDER).mkdir(parents=True)
     for name, text in reference_pages(schema).items():

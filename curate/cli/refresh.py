@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -34,20 +34,9 @@ if TYPE_CHECKING:
     from curate.api.command_settings import Refresh
     from curate.refresh.outcome import Refreshed, RefreshOptions
 
+# Settings that are options of a refresh, too.
+OF_REFRESH = {"changed", "damaged", "keep", "rebuild", "abandon", "products"}
 NOTHING_NEW, DAMAGED = 3, 65  # exit codes; 65 is EX_DATAERR of sysexits.h
-
-
-@dataclass
-class Request:
-    """The command line of a refresh, without options such as the number of workers."""
-
-    recipe: str | None
-    inputs: list[str]
-    home: Path
-    sets: tuple[str, ...]
-    dry_run: bool
-    as_json: bool
-    settings: Refresh
 
 
 @command(app, "Refresh", shared=(*EXPERIMENT, "slurm", "dry_run"), reads=READS_ALL, panel="Operate")
@@ -85,44 +74,50 @@ def refresh(
 
     chosen = Refresh.of(**settings)
     changes = (*(sets or ()), *read_changes(options.read))
-    request = Request(recipe, inputs or [], out, changes, options.dry_run, options.as_json, chosen)
     check_engine(options.engine, options.address, options.sbatch)
     how = RefreshOptions(
         options.workers,
         options.quiet,
-        chosen.changed,
-        chosen.damaged,
-        chosen.keep,
-        chosen.keep_days,
-        chosen.rebuild,
-        chosen.abandon,
-        chosen.products,
         options.engine,
         options.address,
-        allow_python,
-        options.sbatch,
+        allow_python=allow_python,
+        slurm=options.sbatch,
+        **chosen.model_dump(include=OF_REFRESH),
     )
-    code = _run(request, how)
+
+    def work() -> Refreshed | None:
+        if chosen.rollback is not None:
+            besides = ["--set"] * bool(changes) + ["--dry-run"] * options.dry_run
+            outcome = _roll_back(out, chosen, how, besides + ["the recipe"] * bool(recipe))
+        else:
+            found = _refresh(recipe, inputs or [], out, changes, chosen, how, options.dry_run)
+            if found is None:
+                return None
+            outcome = found
+        _print_outcome(outcome, how, options.as_json)
+        return outcome
+
+    code = _reported(out, chosen, options.dry_run, work)
     if code:
         raise typer.Exit(code)
 
 
-def _run(request: Request, how: RefreshOptions) -> int:
-    from curate.refresh.outcome import FIELDS, FailureHooks, json_logs, write_metrics
+def _reported(
+    home: Path, settings: Refresh, dry_run: bool, work: Callable[[], Refreshed | None]
+) -> int:
+    from curate.refresh.outcome import FIELDS, call_on_failure, json_logs, write_metrics
 
-    settings = request.settings
-    hooks = FailureHooks(settings.on_failure, settings.webhook)
     began = time.perf_counter()
     outcome: Refreshed | None = None
     error: BaseException | None = None
     code = 0
     with json_logs(settings.logs == "json") as log:
         try:
-            outcome = _refresh(request, how)
+            outcome = work()
             code = 0 if outcome is None or outcome.new else NOTHING_NEW
             if outcome and outcome.damage:
                 code = DAMAGED
-                hooks.call(request.home, outcome.damage, code)
+                call_on_failure(settings.on_failure, home, outcome.damage, code)
         except Exception as failure:
             failure = disk_error(failure) or failure
             error, code = failure, getattr(failure, "exit_code", 1)
@@ -134,10 +129,10 @@ def _run(request: Request, how: RefreshOptions) -> int:
             if log:
                 log.error("%s", text, extra={FIELDS: {"exit_code": code}})
             if not isinstance(error, LockHeld):  # the process with the lock reports for itself
-                hooks.call(request.home, text, code)
-        if settings.metrics and not request.dry_run and not isinstance(error, LockHeld):
+                call_on_failure(settings.on_failure, home, text, code)
+        if settings.metrics and not dry_run and not isinstance(error, LockHeld):
             seconds = time.perf_counter() - began
-            write_metrics(settings.metrics, request.home, code, seconds, outcome)
+            write_metrics(settings.metrics, home, code, seconds, outcome)
         if log and outcome:
             log.info("%s", outcome.line(), extra={FIELDS: json_values(outcome)})
     if error is not None and (log is None or "--debug" in sys.argv):
@@ -145,42 +140,43 @@ def _run(request: Request, how: RefreshOptions) -> int:
     return code
 
 
-def _refuse_beside_rollback(request: Request) -> None:
-    fit = {"rollback", "abandon", "logs", "metrics", "on_failure", "webhook"}
-    others = request.settings.model_dump(exclude_defaults=True, exclude=fit)
-    besides = [f"--{name.replace('_', '-')}" for name in others]
-    besides += ["--set"] * bool(request.sets) + ["--dry-run"] * request.dry_run
-    if besides or request.recipe:
-        raise UsageError(f"--rollback adds no input: leave out {[*besides, 'the recipe'][0]}")
-
-
-def _refresh(request: Request, how: RefreshOptions) -> Refreshed | None:
-    from curate.formats.fetched import expanded
+def _roll_back(home: Path, settings: Refresh, how: RefreshOptions, besides: list[str]) -> Refreshed:
+    from curate.refresh import run
     from curate.run.homes import FILE
+
+    fit = {"rollback", "abandon", "logs", "metrics", "on_failure"}
+    others = settings.model_dump(exclude_defaults=True, exclude=fit)
+    if besides := [f"--{name.replace('_', '-')}" for name in others] + besides:
+        raise UsageError(f"--rollback adds no input: leave out {besides[0]}")
+    if not (home / FILE).is_file():
+        raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
+    outcome = run.roll_back(home, str(settings.rollback), how)
+    say("the next refresh reads input added after that snapshot again", how.quiet)
+    return outcome
+
+
+def _refresh(
+    recipe: str | None,
+    inputs: list[str],
+    home: Path,
+    changes: Sequence[str],
+    settings: Refresh,
+    how: RefreshOptions,
+    dry_run: bool,
+) -> Refreshed | None:
+    from curate.formats.fetched import expanded
     from curate.steps.recipe import load
 
-    home, settings = request.home, request.settings
-    if settings.rollback is not None:
-        _refuse_beside_rollback(request)
-        if not (home / FILE).is_file():
-            raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
-        from curate.refresh import run
-
-        outcome = run.roll_back(home, settings.rollback, how)
-        say("the next refresh reads input added after that snapshot again", how.quiet)
-    elif request.recipe is None:
+    if recipe is None:
         raise UsageError("give a recipe: llmcurate refresh RECIPE IN... -o HOME")
-    else:
-        recipe = load(request.recipe, request.sets)
-        inputs = expanded(request.inputs, list(settings.list), settings.base or "")
-        from curate.refresh import run
+    loaded = load(recipe, tuple(changes))
+    listed = expanded(inputs, list(settings.list), settings.base or "")
+    from curate.refresh import run
 
-        if request.dry_run:
-            echo("\n".join(run.preview(recipe, inputs, home, how)))
-            return None
-        outcome = run.refresh(recipe, inputs, home, how)
-    _print_outcome(outcome, how, request.as_json)
-    return outcome
+    if dry_run:
+        echo("\n".join(run.preview(loaded, listed, home, how)))
+        return None
+    return run.refresh(loaded, listed, home, how)
 
 
 def _print_outcome(outcome: Refreshed, how: RefreshOptions, as_json: bool) -> None:
@@ -268,7 +264,7 @@ def forget(
     from curate.run.homes import CURRENT, FILE
 
     chosen = Forget.of(**settings)
-    how = RefreshOptions(quiet=quiet)
+    how = RefreshOptions(quiet=quiet, keep=1 if chosen.purge else None)
     options = {"url": chosen.url, "domain": chosen.domain, "id": chosen.id}
     entries = _entries(options, chosen.list)
     if not (home / FILE).is_file():
@@ -279,8 +275,6 @@ def forget(
         older = len(snapshot.names(home)) - 1 if chosen.purge else 0
         echo(f"would remove {counted(found, 'document')}, {counted(older, 'older snapshot')}")
         return
-    if chosen.purge:
-        how.keep = 1
     outcome = run.forget(home, entries, how)
     if outcome.new or as_json:
         _print_outcome(outcome, how, as_json)

@@ -102,14 +102,13 @@ def _with_forecast(options: CommandOptions, **settings: Any) -> CommandOptions:
         return options
 
     from curate.api.command_settings import Forecast
-    from curate.cli.options import Scale
 
     if not options.dry_run:
         flag = next(f"--{name.replace('_', '-')}" for name in settings)
         raise UsageError(f"{flag} is an option of the forecast: add --dry-run")
     chosen = Forecast.of(**settings)
     size = parse_size(chosen.as_if) if chosen.as_if is not None else None
-    return replace(options, scale=Scale(chosen.sample, size, chosen.price))
+    return replace(options, sample=chosen.sample, as_if=size, prices=chosen.price)
 
 
 @command(app, "extract", panel="Curate")
@@ -131,16 +130,13 @@ FILTERS = filters()
 def _filters(arguments: list[str]) -> Steps:
     for argument in arguments:
         names = [name.strip() for name in argument.split(",") if name.strip()]
-        if names and all(".py:" in name or _is_filter(name.partition("@")[0]) for name in names):
+        known = (n.partition("@")[0] for n in names if ".py:" not in n)
+        if names and all(n in FILTERS or (is_step(n) and n in filters()) for n in known):
             return [
                 (name, {"variant": ...}) if "@" in name and ".py:" not in name else _filter(name)
                 for name in names
             ]
     return []
-
-
-def _is_filter(name: str) -> bool:
-    return name in FILTERS or (is_step(name) and name in filters())
 
 
 def _filter(name: str) -> tuple[str, dict[str, str]]:

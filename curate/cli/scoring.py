@@ -69,17 +69,11 @@ def quality(
 
 @command(quality_app, "QualityTrain", "train")
 def quality_train(
-    positive: Annotated[Optional[list[str]], POSITIVE] = None,
-    negative: Annotated[Optional[list[str]], NEGATIVE] = None,
-    labels: Annotated[
-        Optional[list[str]],
-        typer.Option(metavar="IN", help="Documents with a column `score`. [repeatable]"),
-    ] = None,
-    *,
     out: NewFolder,
     restart: Restart = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
     read: ReadOptions,
     **settings: Any,
 ) -> None:
@@ -100,24 +94,24 @@ def quality_train(
     from curate.scoring.quality.measures import summary
     from curate.scoring.quality.train import PRESETS, Texts, train
 
+    chosen = QualityTrain.of(**settings)
+    positive, negative, labels = chosen.positive, chosen.negative, chosen.labels
     if bool(labels) == bool(positive or negative) or bool(positive) != bool(negative):
         raise UsageError("give --positive and --negative, or --labels instead of both")
     need_library()
-    chosen = QualityTrain.of(**settings)
     preset = chosen.preset
     if preset not in PRESETS:
         raise UsageError(f"no preset {preset!r}; choose from {', '.join(PRESETS)}")
     make_folder(out)
-    asked = {"command": "quality train", "positive": positive, "negative": negative, **settings}
-    asked |= {"labels": labels, **read.given()}
+    asked = {"command": "quality train", **read.given(), **settings}
     claim(out, [out / name for name in ("quality.bin", "quality.ftz", "card.json")], asked, restart)
-    options = {"preset", "balance", "documents", "from_score"}
+    options = {"preset", "balance", "documents", "from_score", "positive", "negative", "labels"}
     of_training = chosen.model_dump(exclude=options, exclude_none=True)
     how, least = (quiet or as_json, reading(read)), chosen.from_score
     if labels:
         good, rest = Texts(labels, *how, (least, math.inf)), Texts(labels, *how, (-math.inf, least))
     else:
-        good, rest = Texts(positive or [], *how), Texts(negative or [], *how)
+        good, rest = Texts(positive, *how), Texts(negative, *how)
     training = replace(PRESETS[preset], **of_training)
     card = train(good, rest, out, training, call_apart, chosen.documents, chosen.balance, preset)
     if as_json:
@@ -133,7 +127,7 @@ def quality_train(
             " on more documents, with more --epochs or a higher --lr"
         )
     echo(f"wrote {out / card['file']} ({card['bytes']:,} bytes) and {out / 'card.json'}")
-    corpus = negative or labels or ()
+    corpus = negative or labels
     suggest("quality", "threshold", out / card["file"], *corpus, "--keep-fraction", 0.1)
 
 

@@ -29,18 +29,6 @@ def search(
         ),
     ] = None,
     phrase: Annotated[Optional[str], typer.Argument(help="The text to count and show.")] = None,
-    longest: Annotated[
-        Optional[str],
-        typer.Option(
-            metavar="TEXT", help="Show the longest passage that TEXT shares with the corpus."
-        ),
-    ] = None,
-    file: Annotated[
-        Optional[Path],
-        typer.Option(
-            metavar="PATH", help="Show the longest passage that this file shares with the corpus."
-        ),
-    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
@@ -58,12 +46,12 @@ def search(
     from curate.dedup.suffix_array import search as searching
     from curate.dedup.suffix_array.search_index import SearchIndex, find_folder
 
-    alone = phrase is None and longest is None and file is None
+    chosen = Search.of(**settings)
+    alone = phrase is None and chosen.longest is None and chosen.file is None
     if alone and index is not None and not index.exists():
         index, phrase = None, str(index)
-    if sum(text is not None for text in (phrase, longest, file)) != 1:
+    if sum(text is not None for text in (phrase, chosen.longest, chosen.file)) != 1:
         raise UsageError("give one of PHRASE, --longest TEXT and --file FILE")
-    chosen = Search.of(**settings)
     folder = newest("search index", index, "OUT")
     arrays = SearchIndex(find_folder(folder))
     found: Matches | Longest
@@ -71,7 +59,7 @@ def search(
         found = searching.find(arrays, phrase, chosen.limit, chosen.context)
         print_result(found, text_of(found), as_json)
     else:
-        text = read_text(file) if file is not None else longest or ""
+        text = read_text(chosen.file) if chosen.file is not None else chosen.longest or ""
         found = searching.longest(arrays, text, chosen.limit, chosen.context)
         print_result(found, text_of_longest(found), as_json)
     ids = [hit.document for hit in found.hits]

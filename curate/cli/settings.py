@@ -47,14 +47,13 @@ READS_ALL, READS_TEXTS = READS[2:], ("text_column", "split", "config")
 
 def fields_of(name: str) -> dict[str, dict[str, Any]]:
     """Return {setting: its schema} of a step, or of a class in `settings_classes()`."""
-    from curate.steps.registry import class_schema, definition_of
+    from curate.steps.registry import OPTIONS, class_schema, definition_of, shipped_definition
 
-    is_class = name[0].isupper()
-    schema = (
-        class_schema(settings_classes()[name])
-        if is_class
-        else definition_of(name.partition("@")[0])
-    )
+    if name[0].isupper():
+        shipped = shipped_definition(name, name, OPTIONS)
+        schema = shipped or class_schema(settings_classes()[name])
+    else:
+        schema = definition_of(name.partition("@")[0])
     return dict(schema["properties"])
 
 
@@ -121,7 +120,7 @@ def _parameter(
     option = typer.Option(
         flag,
         help=" ".join(filter(None, [field.get("description"), facts])),
-        metavar="PATH" if path else METAVARS.get(kind),
+        metavar=field.get("metavar") or ("PATH" if path else METAVARS.get(kind)),
         parser=_whole_number if kind is int else None,
         autocompletion=words,
         show_default=False,
@@ -212,8 +211,13 @@ def command(
             "reads": tuple(reads),
         }
         kind = type("SettingsCommand", (SettingsCommand,), members)
-        spelled = _spelled_out(function, [], {}, shared, reads)
-        app.command(name, cls=kind, hidden=hidden, rich_help_panel=panel)(spelled)
+
+        @wraps(function, updated=(), assigned=("__module__", "__name__", "__doc__"))
+        def named() -> None: ...
+
+        # `offer` makes the parameters: help that lists the commands need not wait for them.
+        named.__signature__ = inspect.Signature()  # type: ignore[attr-defined]
+        app.command(name, cls=kind, hidden=hidden, rich_help_panel=panel)(named)
         return function
 
     return register

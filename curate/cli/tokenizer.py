@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -29,7 +28,7 @@ from curate.cli.settings import command, run_steps
 from llmcurate.base.disk.files import read_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
-from llmcurate.base.terminal import coloured, echo, echo_json, say, suggest
+from llmcurate.base.terminal import echo, echo_json, say, suggest
 
 if TYPE_CHECKING:
     from curate.formats.read_settings import ReadSettings
@@ -142,20 +141,15 @@ def tokenizer_eval(
     Example:
     llmcurate tokenizer eval tok other/tokenizer.json --on corpus/ --show 3 -o judged
     """
-    import sys
-
     from curate.api.command_settings import TokenizerEval
     from curate.inspect.tokenizers import evaluate
 
     chosen = TokenizerEval.of(**settings)
-    options = chosen.model_dump(exclude={"color"})
     paths = [each if Path(each).exists() else re.sub(r"^\w[\w.-]*=", "", each) for each in on]
-    evaluation = evaluate(tokenizers, paths, quiet=quiet or as_json, read=reading(read), **options)
-    colours = coloured(sys.stdout) if chosen.color is None else chosen.color
-    replace(evaluation, colours=colours).show(out, as_json, colours)
+    how: dict[str, Any] = {"quiet": quiet or as_json, "read": reading(read)}
+    how |= chosen.model_dump()
+    evaluate(tokenizers, paths, **how).show(out, as_json)
     words = ["encode", *paths, "--tokenizer", tokenizers[0], "-o", "shards"]
-    if len(tokenizers) > 1:
-        words = ["diff", *tokenizers[:2], "--on", paths[0]]
     suggest("tokenizer", *words, quiet=quiet or as_json)
 
 
@@ -168,48 +162,16 @@ Source = Annotated[
 Out = Annotated[Path, output("Folder to write, or the file itself.")]
 
 
-@command(tokenizer_app, None, "convert")
+@command(tokenizer_app, "TokenizerConvert", "convert")
 def convert(
     tokenizer: Source,
     out: Out,
-    to: Annotated[
-        str,
-        typer.Option(
-            metavar="FORMAT", help="New format: tokenizer.json, sentencepiece, tiktoken or gguf."
-        ),
-    ],
-    pattern: Annotated[
-        Optional[str],
-        typer.Option(
-            metavar="TEXT",
-            help="For a .tiktoken file: how text is split, such as gpt2, cl100k, o200k, llama3 or"
-            " qwen2; any other name lists all.",
-        ),
-    ] = None,
-    on: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            metavar="DATA",
-            help="Texts whose ids must not change. By default a set of hard cases. [repeatable]",
-        ),
-    ] = None,
-    bos_token: Annotated[
-        Optional[str],
-        typer.Option(metavar="TEXT", help="Token that begins a text, if no file names it."),
-    ] = None,
-    eos_token: Annotated[
-        Optional[str],
-        typer.Option(metavar="TEXT", help="Token that ends a text, if no file names it."),
-    ] = None,
-    allow_loss: Annotated[
-        bool,
-        typer.Option("--allow-loss", help="Convert without features that FORMAT cannot hold."),
-    ] = False,
     restart: Restart = False,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
     read: ReadOptions,
+    **settings: Any,
 ) -> None:
     """Convert a tokenizer to another format with the same ids.
 
@@ -219,21 +181,21 @@ def convert(
     Example:
     llmcurate tokenizer convert spm.model --to tokenizer.json -o tok
     """
+    from curate.api.command_settings import TokenizerConvert
     from tokenize_kit.change.convert import convert as run
 
-    asked = {"tokenizer": tokenizer, "to": to, "pattern": pattern, "allow_loss": allow_loss}
-    named = {"begin": bos_token, "end": eos_token}
-    asked |= {name: token for name, token in named.items() if token is not None}
-    texts = buffers(on, quiet or as_json, reading(read)) if on else None
-    with claim_for("convert", out, restart, **asked):
+    chosen = TokenizerConvert.of(**settings)
+    texts = buffers(chosen.on, quiet or as_json, reading(read)) if chosen.on else None
+    with claim_for("convert", out, restart, tokenizer=tokenizer, **settings):
         card = run(
             tokenizer,
             out,
-            to,
-            pattern=pattern,
+            chosen.to,
+            pattern=chosen.pattern,
             batches=texts and texts(),
-            allow_loss=allow_loss,
-            **named,
+            allow_loss=chosen.allow_loss,
+            begin=chosen.bos_token,
+            end=chosen.eos_token,
         )
     if as_json:
         echo_json({"out": str(out), **card.json()})
@@ -253,8 +215,9 @@ def convert(
     for feature in card.lost:
         echo(f"lost: {feature}")
     if tried["explained_texts"]:
-        echo(f"so the ids of {counted(tried['explained_texts'], 'text')} differ")
-    names = ["pattern", "pat_str", "special_tokens"] if to == "tiktoken" else []
+        differing = counted(tried["explained_texts"], "text")
+        echo(f"{'so' if card.lost else 'but'} the ids of {differing} differ")
+    names = ["pattern", "pat_str", "special_tokens"] if chosen.to == "tiktoken" else []
     values = card.json()
     for name in [*names, "tokenizer.ggml.pre"]:
         if values.get(name):
@@ -285,7 +248,7 @@ def claim_for(change: str, out: Path, restart: bool, **asked: Any) -> Iterator[N
 
 
 def buffers(
-    inputs: list[str], quiet: bool, read: ReadSettings
+    inputs: Sequence[str], quiet: bool, read: ReadSettings
 ) -> Callable[[], Iterator[tuple[Any, Any]]]:
     """Return a function that yields batches of the inputs' texts as (data: uint8[], offsets:
     int64[rows + 1]). Raises UsageError immediately if an input cannot be read."""

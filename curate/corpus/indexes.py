@@ -353,7 +353,3 @@ def find(against: str, step: Comparable) -> Index:
     raise UsageError(
         f"{step.label}: against {path}: that index was made with {made_with}; use the same settings"
     )
-
-
-def duplicate_name(label: str, name: str) -> UsageError:
-    return UsageError(f"{label}: against has two corpora named {name!r}; rename one by NAME=FOLDER")

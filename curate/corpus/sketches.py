@@ -30,7 +30,7 @@ class Run(Protocol):
     It yields (task, result) in any order. `result` is the type that the named function returns."""
 
     def __call__(
-        self, function: str, tasks: Sequence[T], result: type[R]
+        self, function: str, tasks: Iterable[T], result: type[R]
     ) -> Iterator[tuple[T, R]]: ...
 
 
@@ -45,7 +45,8 @@ def lone_here(run: Run) -> Run:
     """Return a `Run` that runs a single task in this process, without waiting for a worker. It
     passes two or more tasks to `run`."""
 
-    def chosen(function: str, tasks: Sequence[T], result: type[R]) -> Iterator[tuple[T, R]]:
+    def chosen(function: str, tasks: Iterable[T], result: type[R]) -> Iterator[tuple[T, R]]:
+        tasks = [*tasks]
         return (run if len(tasks) != 1 else run_here)(function, tasks, result)
 
     return chosen

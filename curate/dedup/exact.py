@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
 
 from curate.corpus.decisions import Decided
 from curate.corpus.phases import Done, Facts, Phase, forget, run_phases
@@ -66,26 +65,15 @@ class DedupExact(DocumentDedup):
     in_tasks: ClassVar[bool] = True
     of_texts: ClassVar[bool] = True
 
-    key: Literal["text", "url"] = Field(
-        "text",
-        description="The field that is the same in two duplicates: the text or the URL.",
-    )
-    normalize: bool | None = Field(
-        None,
-        description=(
-            "Normalise before comparing: texts to lower case and single blanks, URLs to C4's"
-            " normal form (c4_utils.py, normalize_url). Default: true for URLs, false for texts."
-        ),
-    )
+    key: Literal["text", "url"] = "text"
+    """The field that is the same in two duplicates: the text or the URL."""
+    normalize: bool | None = None
+    """Normalise before comparing: texts to lower case and single blanks, URLs to C4's normal form
+    (c4_utils.py, normalize_url). Default: true for URLs, false for texts."""
     hash: Literal[
         "xxh3-128", "murmur3-128", "blake2b-128", "blake2b-256", "sha256", "sha3-256", "sha1-64"
-    ] = Field(
-        "xxh3-128",
-        description=(
-            "Hash to compare texts or URLs with; the number is its size in bits. "
-            "`llmcurate dedup hashes` shows the speed of each and the odds of a collision."
-        ),
-    )
+    ] = "xxh3-128"
+    """Hash to compare texts or URLs with; the number is its size in bits."""
 
     @property
     def shared_key_column(self) -> str | None:

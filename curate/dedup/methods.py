@@ -24,20 +24,19 @@ def methods() -> dict[str, MethodSteps]:
     return dict(sorted(found.items(), key=lambda method: len(method[1])))
 
 
-def _method(name: str) -> MethodSteps:
-    if name not in methods():
-        add_declared()
-    known = methods()
-    if name not in known:
-        near = get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UsageError(f"no dedup method {name!r}; {hint}known: {', '.join(known)}")
-    return known[name]
-
-
 def steps_of(method: str) -> MethodSteps:
     """Return the steps of methods joined by `+`. Raises UsageError if a method is unknown."""
-    return [(step, dict(s)) for name in method.split("+") for step, s in _method(name.strip())]
+    steps: MethodSteps = []
+    for name in map(str.strip, method.split("+")):
+        if name not in methods():
+            add_declared()
+        known = methods()
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise UsageError(f"no dedup method {name!r}; {hint}known: {', '.join(known)}")
+        steps += [(step, dict(settings)) for step, settings in known[name]]
+    return steps
 
 
 def steps_with_options(method: str, options: dict[str, Any]) -> MethodSteps:

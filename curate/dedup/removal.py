@@ -14,6 +14,7 @@ from curate.corpus import indexes
 from curate.dedup import survivors
 from curate.documents.documents import NUMBER, Documents
 from curate.steps.contracts import CorpusStep, Identity
+from llmcurate.base.errors import UsageError
 
 
 class Removal(CorpusStep):
@@ -21,23 +22,13 @@ class Removal(CorpusStep):
 
     decide_nothing: ClassVar[frozenset[str]] = frozenset({"max_removal"})  # a limit only
 
-    max_removal: float = Field(
-        0.9,
-        gt=0.0,
-        le=1.0,
-        description=(
-            "The largest share that the step may remove: of the documents, or of the bytes if it"
-            " cuts passages. A run that would remove more stops before it removes anything."
-        ),
-    )
-    compare: Literal["raw", "nfc", "nfkc_cf"] = Field(
-        "raw",
-        description=(
-            "The form in which texts are compared: `raw`, unchanged, as in the papers;"
-            " `nfc`, composed (UAX #15); or `nfkc_cf` (NFKC_Casefold, UAX #31), without case,"
-            " width, soft hyphens and zero-width spaces. The kept texts do not change."
-        ),
-    )
+    max_removal: float = Field(0.9, gt=0.0, le=1.0)
+    """The largest share that the step may remove: of the documents, or of the bytes if it cuts
+    passages. A run that would remove more stops before it removes anything."""
+    compare: Literal["raw", "nfc", "nfkc_cf"] = "raw"
+    """The form in which texts are compared: `raw`, unchanged, as in the papers; `nfc`, composed
+    (UAX #15); or `nfkc_cf` (NFKC_Casefold, UAX #31), without case, width, soft hyphens and
+    zero-width spaces. The kept texts do not change."""
 
     @model_validator(mode="after")
     def _can_compare(self) -> Removal:
@@ -99,22 +90,14 @@ class DedupStep(Removal):
     _earlier: list[indexes.Index] | None = PrivateAttr(default=None)
     _given: dict[str, indexes.Index] = PrivateAttr(default_factory=dict)  # by entry of `against`
 
-    survivor: survivors.Survivor = Field(
-        "longest",
-        description=(
-            "The duplicate to keep: `longest`, `newest`, `c4` (the least md5 of the URL), "
-            "`first` (the order of the inputs), `best:COLUMN` (the highest number in a "
-            "column) or `prefer-source:A,B` (the first source in the list)."
-        ),
-    )
-    against: tuple[str, ...] = Field(
-        (),
-        description=(
-            "Earlier documents (files, folders, URLs) or finished runs (OUT), also as NAME=PATH. A"
-            " document that matches any of them is dropped, even if that run did not keep the"
-            " match. The survivor policy is then `first`."
-        ),
-    )
+    survivor: survivors.Survivor = "longest"
+    """The duplicate to keep: `longest`, `newest`, `c4` (the least md5 of the URL), `first` (the
+    order of the inputs), `best:COLUMN` (the highest number in a column) or `prefer-source:A,B` (the
+    first source in the list)."""
+    against: tuple[str, ...] = ()
+    """Earlier documents (files, folders, URLs) or finished runs (OUT), also as NAME=PATH. A
+    document that matches any of them is dropped, even if that run did not keep the match. The
+    survivor policy is then `first`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -160,16 +143,16 @@ class DedupStep(Removal):
         cannot be used. The result is cached, because a refresh may have an index per day, and
         planning reads this often."""
         if self._earlier is None:
-            self._earlier = self._open_indexes()
+            own = indexes.Comparable(self.name, self.label, self.version, self.comparable())
+            found = [self._given.get(name) or indexes.find(name, own) for name in self.against]
+            names = [index.name for index in found]
+            if repeated := [name for name in names if names.count(name) > 1]:
+                raise UsageError(
+                    f"{self.label}: against has two corpora named {repeated[0]!r}; rename one by"
+                    " NAME=FOLDER"
+                )
+            self._earlier = found
         return self._earlier
-
-    def _open_indexes(self) -> list[indexes.Index]:
-        own = indexes.Comparable(self.name, self.label, self.version, self.comparable())
-        found_indexes = [self._given.get(name) or indexes.find(name, own) for name in self.against]
-        names = [index.name for index in found_indexes]
-        if len(set(names)) < len(names):
-            raise indexes.duplicate_name(self.label, next(n for n in names if names.count(n) > 1))
-        return found_indexes
 
     def take_index(self, against: str, index: indexes.Index) -> None:
         """Use `index` for `against`, the name of an index of earlier documents in this step's
@@ -203,10 +186,8 @@ class DocumentDedup(DedupStep):
 
     free: ClassVar[frozenset[str]] = DedupStep.free | {"keep"}
 
-    keep: Literal["one", "none"] = Field(
-        "one",
-        description="`one` keeps one document per cluster, `none` drops all that have a duplicate.",
-    )
+    keep: Literal["one", "none"] = "one"
+    """`one` keeps one document per cluster, `none` drops all that have a duplicate."""
 
     @property
     def obstacle(self) -> str | None:

@@ -40,13 +40,9 @@ class DedupSimhash(NearDuplicates):
 
     paper = "Charikar 2002; Manku et al. 2007"
 
-    max_distance: int = Field(
-        3,
-        ge=0,
-        le=12,
-        description="Two documents are near duplicates if their fingerprints differ in at most this"
-        " many of 64 bits (Manku et al. 2007, section 4: 3).",
-    )
+    max_distance: int = Field(3, ge=0, le=12)
+    """Two documents are near duplicates if their fingerprints differ in at most this many of 64
+    bits (Manku et al. 2007, section 4: 3)."""
 
     @property
     def method(self) -> str:
@@ -86,14 +82,12 @@ class DedupSimhash(NearDuplicates):
             label=self.label,
             method=self.method,
             banding=(tables, 2),
-            values=BITS,
-            kept_bits=1,
+            width=BITS // 8,
             verify=self.least,
             survivor=self.survivor,
             shingling=None,
         )
-        facts, counts, _ = resolve(request, sketches)
-        counts["candidates"] = facts["candidates"]
+        facts, counts = resolve(request, sketches)
         sentence = (
             f"Fingerprints of {BITS} bits in {tables:,} tables: {facts['candidates']:,} of"
             f" {counted(facts['documents'], 'document')} share a table's blocks with another one."

@@ -20,15 +20,14 @@ from llmcurate.base.disk.parquet_writer import one_array
 from llmcurate.base.errors import UsageError
 
 POLICIES = ("longest", "newest", "c4", "first", "best:<column>", "prefer-source:<a,b>")
-_PLAIN = POLICIES[:4]
-_NAMED = {
-    "longest": ["size"],
-    "newest": ["date"],
-    "c4": ["url_md5"],
-    "first": [],
-    "best": ["score"],
-    "prefer-source": ["source", "size"],
+# An order in SQL, and the sketch columns that it uses in addition to id, part and n.
+_PLAIN = {
+    "longest": ("size DESC, id", ["size"]),
+    "newest": ("date DESC NULLS LAST, id", ["date"]),
+    "c4": ("coalesce(url_md5, md5(id)), id", ["url_md5"]),
+    "first": ("part, n", []),
 }
+_BEST = "(CASE WHEN isnan(score) THEN NULL ELSE score END) DESC NULLS LAST, id"
 
 
 def column_of(policy: str) -> str | None:
@@ -36,48 +35,37 @@ def column_of(policy: str) -> str | None:
     return policy.partition(":")[2] if policy.startswith("best:") else None
 
 
-def check(policy: str) -> str:
-    """Return the policy unchanged. Raises UsageError with the known policies if it is unknown."""
+def checked(policy: str) -> str:
+    """Return the policy unchanged. Raises ValueError with the known policies if it is unknown."""
     kind, colon, rest = policy.partition(":")
     if policy in _PLAIN or (kind in ("best", "prefer-source") and colon and rest):
         return policy
-    raise UsageError(f"unknown survivor policy {policy!r}; known: {', '.join(POLICIES)}")
-
-
-def checked(policy: str) -> str:
-    """Return the policy unchanged. Raises ValueError, as pydantic expects, if it is unknown."""
-    try:
-        return check(policy)
-    except UsageError as error:
-        raise ValueError(str(error)) from None
+    raise ValueError(f"unknown survivor policy {policy!r}; known: {', '.join(POLICIES)}")
 
 
 # The field `survivor` of a step.
 Survivor = Annotated[str, AfterValidator(checked)]
 
 
-def preference(policy: str) -> str:
-    """Return the policy's order in SQL (terms of ORDER BY): the document to keep comes first."""
-    check(policy)
-    if policy == "longest":
-        return "size DESC, id"
-    if policy == "newest":
-        return "date DESC NULLS LAST, id"
-    if policy == "c4":
-        return "coalesce(url_md5, md5(id)), id"
-    if policy == "first":
-        return "part, n"
-    if policy.startswith("best:"):
-        return "(CASE WHEN isnan(score) THEN NULL ELSE score END) DESC NULLS LAST, id"
+def _order(policy: str) -> tuple[str, list[str]]:
+    if policy in _PLAIN:
+        return _PLAIN[policy]
+    if column_of(policy):
+        return _BEST, ["score"]
     sources = policy.partition(":")[2].split(",")
     quoted = ["'" + s.strip().replace("'", "''") + "'" for s in sources]
     ranks = " ".join(f"WHEN {s} THEN {i}" for i, s in enumerate(quoted))
-    return f"(CASE source {ranks} ELSE {len(quoted)} END), size DESC, id"
+    return f"(CASE source {ranks} ELSE {len(quoted)} END), size DESC, id", ["source", "size"]
+
+
+def preference(policy: str) -> str:
+    """Return the policy's order in SQL (terms of ORDER BY): the document to keep comes first."""
+    return _order(policy)[0]
 
 
 def preferred_by(policy: str) -> list[str]:
     """Return the sketch columns that `preference` uses in addition to id, part and n."""
-    return _NAMED[check(policy).partition(":")[0]]
+    return _order(policy)[1]
 
 
 def sketched(policy: str) -> str:

@@ -16,8 +16,6 @@ from typing import Any
 from curate.steps.shipped import FOLDER
 
 WEB = FOLDER / "demo" / "web"
-DOCUMENTS = 320
-OTHERS = 76  # images, style sheets, redirects, errors, robots.txt
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,8 @@ class DemoWeb:
 
     paths: list[Path]
     truth: Path  # list of what was planted in each page
-    documents: int = DOCUMENTS
-    others: int = OTHERS  # such as images and redirects
+    documents: int = 320
+    others: int = 76  # images, style sheets, redirects, errors, robots.txt
 
 
 def build_web(folder: Path) -> DemoWeb:

@@ -155,11 +155,8 @@ def source_sql(paths: list[Path], options: str = "", also: Iterable[str] = ()) -
         both = ([path for path in paths if packed[path] == kind] for kind in (False, True))
         return f"({' UNION ALL BY NAME '.join(source_sql(part, options, also) for part in both)})"
     have = {name for schema in schemas for name in flat(schema).names}
-    nulls = [f"NULL::{_sql_type(name)} AS {quoted(name)}" for name in also if name not in have]
+    kinds = {n: "DOUBLE" if "." in n else "TIMESTAMPTZ" if n == "date" else "VARCHAR" for n in also}
+    nulls = [f"NULL::{kind} AS {quoted(n)}" for n, kind in kinds.items() if n not in have]
     spread = f"* EXCLUDE ({ATTRIBUTES}), {ATTRIBUTES}.*" if is_packed(schemas[0]) else "*"
     source = f"read_parquet({paths_literal(paths)}{options})"
     return f"(SELECT {', '.join([spread, *nulls])} FROM {source})"
-
-
-def _sql_type(name: str) -> str:
-    return "DOUBLE" if "." in name else "TIMESTAMPTZ" if name == "date" else "VARCHAR"

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 from llmcurate.base.disk.store import LOCAL, Mirror, Store
 from llmcurate.base.errors import Damaged, LlmcurateError, RunFailed, UnexpectedError, UsageError
 from llmcurate.base.kernels import compile_time
 from llmcurate.base.messages import Message, decode
+
+if TYPE_CHECKING:
+    from curate.corpus.sketches import Run
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,7 @@ class Reply(Message):
 
 T = TypeVar("T")
 R = TypeVar("R")
-Self = TypeVar("Self", bound="TaskLoop")
+Self = TypeVar("Self", bound="Engine")
 
 
 @dataclass(frozen=True)
@@ -204,33 +207,12 @@ OnDeath = Callable[[T, Death], T]
 FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 
 
-class Engine(Protocol):
-    """A context manager that runs tasks in workers. The workers start with the first task. `cpu` is
-    the number of CPU seconds that tasks have taken in workers so far."""
-
-    cpu: float
-
-    def __enter__(self) -> Engine: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-    def map(
-        self,
-        function: str,
-        tasks: Iterable[T],
-        result: type[R],
-        on_death: OnDeath[T] | None = None,
-    ) -> Iterator[tuple[T, R]]:
-        """Yield (task, result) in the order in which results arrive. `result` is the type that the
-        function returns. When a worker dies, `on_death` returns the task to run instead, or raises
-        an error, which ends the map."""
-        ...
-
-
-class TaskLoop(ABC):
-    """The loop that all engines have: send tasks to workers, receive their answers. A subclass
+class Engine(ABC):
+    """A context manager that runs tasks in workers, which start with the first task. A subclass
     starts `count` workers and passes tasks and answers to and from them. `tick` is called twice a
     second."""
+
+    here: ClassVar[bool] = False  # True if workers are on this machine
 
     def __init__(self, count: int, tick: Callable[[], None]) -> None:
         self._count, self._tick = count, tick
@@ -267,6 +249,9 @@ class TaskLoop(ABC):
         result: type[R],
         on_death: OnDeath[T] | None = None,
     ) -> Iterator[tuple[T, R]]:
+        """Yield (task, result) in the order in which results arrive. `result` is the type that the
+        function returns. When a worker dies, `on_death` returns the task to run instead, or raises
+        an error, which ends the map."""
         waiting: deque[T] = deque()
         source = iter(tasks)
         try:
@@ -290,18 +275,10 @@ class TaskLoop(ABC):
             raise
 
 
-class Map(Protocol):
-    """A function like `Engine.map` that already knows what to do if a worker dies (`on_death`)."""
-
-    def __call__(
-        self, function: str, tasks: Iterable[T], result: type[R]
-    ) -> Iterator[tuple[T, R]]: ...
-
-
-def mapping(engine: Engine, work: str) -> Map:
-    """Return `engine.map` with a second try for each task whose worker dies. The function is for
-    tasks in which no single document causes the death. `work` names the work in error messages."""
-    return cast(Map, partial(engine.map, on_death=retry_once(work)))
+def mapping(engine: Engine, work: str) -> Run:
+    """Return `engine.map` with a second try for each task whose worker dies, for tasks in which no
+    single document causes the death. `work` names the work in error messages."""
+    return cast("Run", partial(engine.map, on_death=retry_once(work)))
 
 
 def killed_twice(where: str, death: Death) -> RunFailed:
@@ -312,8 +289,8 @@ def killed_twice(where: str, death: Death) -> RunFailed:
 
 
 def retry_once(work: str) -> OnDeath[Any]:
-    """Return a function for `Engine.map` to call when a worker dies. It lets each partition be
-    tried once more; the second death raises RunFailed. `work` names the work in error messages."""
+    """Return an `on_death` that lets each partition be tried once more, and raises RunFailed at the
+    second death. `work` names the work in error messages."""
     deaths: Counter[int] = Counter()
 
     def decide(task: Any, death: Death) -> Any:

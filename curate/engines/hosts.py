@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.engines import idle_workers
-from curate.engines.base import Answer, Call, Death, Done, Failed, Hello, TaskLoop, Verbatim, refill
+from curate.engines.base import Answer, Call, Death, Done, Engine, Failed, Hello, Verbatim, refill
 from curate.engines.local import LocalEngine
 from llmcurate.base.disk.files import clear_dead, remove, temporary_name
 from llmcurate.base.disk.store import LOCAL, Mirror, Store
@@ -98,7 +98,7 @@ class Host:
         return Done(self._store.names(result.text), self._engine.cpu - cpu_before)
 
 
-class HostsEngine(TaskLoop):
+class HostsEngine(Engine):
     """An engine whose workers are hosts: processes on the machines of a cluster. A subclass starts
     the hosts and passes on tasks and answers. `most` is the largest number of tasks at one time.
     `tick` is called twice a second. Every machine must see the run's `folder` and the files in

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from curate.engines import idle_workers
 from curate.engines.base import (
@@ -27,8 +27,8 @@ from curate.engines.base import (
     Compiling,
     Death,
     Done,
+    Engine,
     Ready,
-    TaskLoop,
     Waiting,
     WorkerMessage,
     read_line,
@@ -60,10 +60,12 @@ class _Worker:
     late: bool = False
 
 
-class LocalEngine(TaskLoop):
+class LocalEngine(Engine):
     """An engine with workers on this machine, to be used as a context manager. Workers start with
     the first task and run until the end. `environment` holds variables that are added to the
     workers' environment. `helper` allows one extra process that helps to compile kernels."""
+
+    here: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -73,7 +75,6 @@ class LocalEngine(TaskLoop):
         helper: bool = False,
     ) -> None:
         super().__init__(max(1, workers), tick)
-        self.here = True  # workers are on this machine
         self._environment = environment
         self._helper = helper
         self.mirror: Mirror | None = None  # if OUT is a URL

@@ -152,7 +152,9 @@ class RayEngine(HostsEngine):
         elif looks:
             self._idle_looks += 1
             if self._idle_looks > IDLE_LOOKS:
-                self._end_idle()
+                starting = [key for key, (_, task) in self._busy.items() if task is None]
+                self._end([*self._idle, *(self._busy.pop(key)[0] for key in starting)])
+                self._idle.clear()
 
     def _hand_out(self, worker: Any, call: Call, task: Any) -> None:
         self._busy[worker.actor.run.remote(call)] = (worker, task)
@@ -187,16 +189,13 @@ class RayEngine(HostsEngine):
         for worker, task, why in lost:
             if not self._gone(worker.node):
                 self._count_loss(task, why="" if task else why)
-            elif not self._ended_in_order(worker.node):
+            elif not self._nodes[worker.node].has_left:
                 self._count_loss(task, worker.node)
             if task is not None:
                 yield task, None
 
     def _gone(self, node: str | None) -> bool:
         return node in self._nodes and not self._nodes[node].alive
-
-    def _ended_in_order(self, node: str) -> bool:
-        return self._nodes[node].has_left
 
     def _look(self) -> None:
         self._looked_at = time.monotonic()
@@ -215,7 +214,7 @@ class RayEngine(HostsEngine):
         for name in before:
             if before[name].alive and self._gone(name) and name != self._own_node:
                 host = nodes[name].host
-                gone = f"{host} has left" if self._ended_in_order(name) else f"lost {host}"
+                gone = f"{host} has left" if nodes[name].has_left else f"lost {host}"
                 self._report(f"{gone}; now {cluster}")
         joined = sum(name not in before for name in alive)
         if before and joined:
@@ -241,11 +240,6 @@ class RayEngine(HostsEngine):
                 self._count_loss(task, old_node)
             if task is not None:
                 yield task, None
-
-    def _end_idle(self) -> None:
-        starting = [key for key, (_, task) in self._busy.items() if task is None]
-        self._end([*self._idle, *(self._busy.pop(key)[0] for key in starting)])
-        self._idle.clear()
 
     def _end(self, workers: list[_Worker]) -> None:
         ending = [worker.actor.end.remote() for worker in workers if worker.node]

@@ -90,8 +90,10 @@ class SlurmEngine(HostsEngine):
         self._count = (
             self._workers if self._most is None else min(self._workers, max(1, self._most))
         )
-        if not self._local:
-            self._cancel_earlier()
+        earlier = [path.name.partition("_")[0] for path in self._home.glob("*_submission.sh")]
+        if arrays := [number for number in earlier if number.isdigit() and not self._local]:
+            name = f"--name={self._options['job_name']}"
+            subprocess.run(["scancel", name, *arrays], capture_output=True)
         remove(self._home, inside=self._home.parent)
         self._home.mkdir(mode=0o700)  # its files contain the key
         if self._local:
@@ -105,13 +107,6 @@ class SlurmEngine(HostsEngine):
                 additional_parameters=self._options | FIXED,
             )
         self._listen()
-
-    def _cancel_earlier(self) -> None:
-        earlier = [path.name.partition("_")[0] for path in self._home.glob("*_submission.sh")]
-        arrays = [number for number in earlier if number.isdigit()]
-        if arrays:
-            name = f"--name={self._options['job_name']}"
-            subprocess.run(["scancel", name, *arrays], capture_output=True)
 
     def _listen(self) -> None:
         host, _, port = (self._address or "").partition(":")
@@ -338,6 +333,8 @@ class Job:
 
     def __call__(self) -> None:
         """Do tasks until the driver or the job's time ends. Raises RunFailed without a driver."""
+        import submitit
+
         notice = _Notice()
         connection = self._call_driver()
 
@@ -348,7 +345,8 @@ class Job:
 
         host = Host(self.environment, self.folder, look_for_driver)
         try:
-            send(connection, host.hello(self.files, job_id()))
+            job: str = submitit.JobEnvironment().job_id
+            send(connection, host.hello(self.files, job))
             while not notice.arrived():
                 if connection.poll(0.5):
                     answer = host.run(receive(connection, Call))
@@ -389,22 +387,16 @@ class _Notice:
 
     def __init__(self) -> None:
         self._caught = False
-        for number in LEAVE:
-            signal.signal(number, self._catch)
-        signal.pthread_sigmask(signal.SIG_BLOCK, LEAVE)
 
-    def _catch(self, number: int, frame: object) -> None:
-        self._caught = True
+        def catch(number: int, frame: object) -> None:
+            self._caught = True
+
+        for number in LEAVE:
+            signal.signal(number, catch)
+        signal.pthread_sigmask(signal.SIG_BLOCK, LEAVE)
 
     def arrived(self) -> bool:
         return self._caught or bool(signal.sigpending() & set(LEAVE))
-
-
-def job_id() -> str:
-    import submitit
-
-    identity: str = submitit.JobEnvironment().job_id
-    return identity
 
 
 def connection_over(opened: socket.socket) -> Connection:

@@ -106,13 +106,13 @@ def end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os._exit(1)
-    threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
 
+    def end_after() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
 
-def _end_after(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
+    threading.Thread(target=end_after, daemon=True).start()
 
 
 def _run(call: Call) -> Done | Failed:

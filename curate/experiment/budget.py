@@ -1,15 +1,13 @@
 """The budget of runs: equal tokens, computation, documents or epochs, or a time limit.
 
-With --minutes the model and its number of tokens are chosen as follows. The presets of this project
-are timed for a few steps each, from the smallest on. The largest preset is chosen for which 20
-tokens per parameter (Hoffmann et al. 2022) fit into the time of a run, or else the smallest preset.
-The chosen model reads as many tokens as fit, but at most four epochs of a corpus (Muennighoff et
-al. 2023: up to four are nearly as good as new text). A tenth of the time is used for a pilot: the
-first corpus is compared with itself in another order, with all seeds in parallel. The speed of the
-pilot decides the number of tokens, and its variance gives the difference that the experiment could
-detect. The time to prepare corpora and texts is subtracted from the limit, but never more than half
-of the limit. Of each evaluation text 50 excerpts are scored. Each excerpt has at least 200 bytes,
-and the scoring of all may take a fifth of a run's time.
+With --minutes the presets of this project are timed for a few steps each, from the smallest on. The
+largest preset is chosen for which 20 tokens per parameter (Hoffmann et al. 2022) fit into the time
+of a run, or else the smallest. It reads as many tokens as fit, but at most four epochs of a corpus
+(Muennighoff et al. 2023). A tenth of the time is used for a pilot: the first corpus is compared
+with itself in another order. The pilot's speed decides the number of tokens, and its variance the
+difference that the experiment could detect. The time to prepare corpora and texts is subtracted
+from the limit, but never more than half of it. Scoring 50 excerpts of each text may take a fifth of
+a run's time.
 """
 
 from __future__ import annotations
@@ -24,7 +22,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from curate.experiment.corpora import PLACEBO
 from curate.experiment.evaluation import DOCUMENTS, LEAST_EXCERPT
-from curate.experiment.runs import EngineChoice, RunTask, Training, finished_record, make_runs
+from curate.experiment.runs import (
+    RunTask,
+    Training,
+    finished_record,
+    make_runs,
+    parallel_runs,
+)
+from curate.run.records import Options
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
@@ -132,16 +137,10 @@ class Pilot:
 
 
 @dataclass(frozen=True)
-class Plan(Message):
+class Plan(Choice):
     """The plan for a time limit: the model, the `tokens` per run, and a short trial (`pilot`)."""
 
     minutes: float
-    model: str
-    parameters: int
-    tokens_per_second: float
-    flops_per_second: float
-    timed: tuple[Pace, ...]
-    eval_bytes: int
     tokens: int
     tokens_per_parameter: float
     limited_by: str
@@ -157,31 +156,16 @@ class Request:
     out: Path
     chosen: Compare
     training: Training
-    place: EngineChoice
+    options: Options
     begun: float  # when the command began, by the monotonic clock
-
-    @property
-    def minutes(self) -> float:
-        assert self.chosen.minutes is not None
-        return self.chosen.minutes
 
     @property
     def first(self) -> str:
         return next(iter(self.sizes))
 
-    @property
-    def rounds(self) -> int:
-        """Number of training runs that each worker makes in succession."""
-        return -(-self.chosen.seeds * (len(self.sizes) + 1) // self._workers)
-
-    @property
-    def pilot_rounds(self) -> int:
-        """Number of pilot runs that a worker makes in turn."""
-        return -(-2 * self.chosen.seeds // self._workers)
-
-    @property
-    def _workers(self) -> int:
-        return self.place.count(self.training.train["device"], self.training.threads)
+    def rounds(self, rows: int) -> int:
+        """Return the number of runs that each worker makes in succession, for a number of rows."""
+        return -(-self.chosen.seeds * rows // parallel_runs(self.options, self.training))
 
     @property
     def passes(self) -> int:
@@ -196,7 +180,7 @@ class Request:
 
     def seconds(self) -> float:
         """Return the seconds that remain after the preparations, at least half of the limit."""
-        whole = 60 * self.minutes
+        whole = 60 * (self.chosen.minutes or 0)
         return max(whole / 2, whole - (time.monotonic() - self.begun))
 
     def cached(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
@@ -210,7 +194,7 @@ class Request:
             "settings": training.train,
             "texts": sorted(training.texts),
             "sizes": {corpus: asdict(size) for corpus, size in self.sizes.items()},
-            "workers": self.place.workers,
+            "workers": self.options.workers,
         }
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
@@ -229,13 +213,13 @@ def choose_model(request: Request) -> Choice:
         f"{choice.model}: {choice.parameters:,} parameters,"
         f" {choice.tokens_per_second:,.0f} tokens/s here; {choice.eval_bytes:,} bytes of each"
         " evaluation text",
-        request.place.quiet,
+        request.options.quiet,
     )
     return choice
 
 
 def _choice(request: Request) -> Choice:
-    seconds = request.seconds() * (1 - PILOT) * SPARE / request.rounds
+    seconds = request.seconds() * (1 - PILOT) * SPARE / request.rounds(len(request.shards))
     shards = request.shards[request.first]
     best, timed = largest_model(shards, request.chosen, request.training, seconds * (1 - SCORING))
     size, texts = request.sizes[request.first], max(1, len(request.training.texts))
@@ -256,7 +240,7 @@ def run_pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Pl
     say(
         f"each run reads {counted(plan.tokens, 'token')},"
         f" {plan.tokens_per_parameter:.2g} per parameter{shown}",
-        request.place.quiet,
+        request.options.quiet,
     )
     return plan
 
@@ -264,7 +248,7 @@ def run_pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Pl
 def _pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Plan:
     chosen, first, step = request.chosen, request.first, request.training.step
     training = replace(request.training, model=choice.model)
-    of_run = request.seconds() * PILOT * SPARE / request.pilot_rounds
+    of_run = request.seconds() * PILOT * SPARE / request.rounds(2)
     steps = int(of_run * choice.tokens_per_second / step)
     steps = max(LEAST_STEPS, min(steps, int(request.most_tokens / step)))
     tasks: list[RunTask] = []
@@ -273,18 +257,20 @@ def _pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Plan:
             folder, part = request.out / "pilot", len(tasks)
             shards = request.shards[name]
             tasks.append(training.task(name, shards, seed, steps, folder, part, eval_every=steps))
-    make_runs(tasks, request.place, "pilot")
+    make_runs(tasks, request.options, "pilot")
     # Runs may score the texts more often than the pilot does.
     figures = [done.seconds for task in tasks if (done := finished_record(task)) is not None]
     scoring = median(figure["scoring"] for figure in figures)
     stepping = median(figure["training"] for figure in figures)
     stepping = max(stepping - scoring * (request.passes > 1), 1e-9)
     pace = steps * step / stepping
-    seconds = request.seconds() * SPARE / request.rounds - request.passes * scoring
+    seconds = (
+        request.seconds() * SPARE / request.rounds(len(request.shards)) - request.passes * scoring
+    )
     tokens = int(max(LEAST_STEPS * step, min(request.most_tokens, seconds * pace)))
     return Plan(
-        request.minutes,
         **vars(choice),
+        minutes=chosen.minutes or 0,
         tokens=tokens,
         tokens_per_parameter=tokens / choice.parameters,
         limited_by="four epochs" if request.most_tokens <= seconds * pace else "time",

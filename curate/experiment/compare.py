@@ -58,7 +58,7 @@ from curate.experiment.figures import (
     collect,
     detectable,
 )
-from curate.experiment.runs import EngineChoice, RunTask, Training, make_runs
+from curate.experiment.runs import RunTask, Training, make_runs
 from curate.run.records import Options
 from llmcurate.base.disk.files import file_digest, make_folder
 from llmcurate.base.disk.sealed_json import read_json
@@ -199,7 +199,7 @@ def run_experiment(
     out: Path,
     chosen: Compare,
     sets: Sequence[str],
-    place: EngineChoice,
+    options: Options,
 ) -> Experiment:
     """Run the experiment and return its figures; finished parts in OUT are reused. Raises
     UsageError before any training if the experiment is not valid, LlmcurateError or RunFailed
@@ -212,9 +212,8 @@ def run_experiment(
         for text in texts.items()
     ]
     make_folder(out)
-    options = Options(place.workers, place.quiet, place.engine, place.address)
     corpora = run_recipes(corpora, changes, out, options)
-    local = Options(place.workers, place.quiet)
+    local = Options(options.workers, options.quiet)
     tokenizers = make_tokenizers(checked.choices, corpora, out, local)
     arms = {}
     encoded: dict[tuple[object, ...], Path] = {}  # rows with equal content share their shards
@@ -226,8 +225,12 @@ def run_experiment(
             folder = out / "shards" / name
             made = encode_corpus(corpus, tokenizer.file, changes, folder, order, local)
             encoded[content] = made
-        scored = {text: _scored_path(score, text, tokenizer, out) for text in texts}
-        scored = {Path(chosen.score).stem: chosen.score} if score.reads == "file" else scored
+        if score.reads == "file":
+            scored = {Path(chosen.score).stem: chosen.score}
+        elif score.reads == "shards":
+            scored = {text: str(tokenizer.eval_folder(out) / text) for text in texts}
+        else:
+            scored = {text: str(out / "texts" / f"{text}.jsonl") for text in texts}
         training = replace(checked.training[corpus.name], texts=scored)
         size = budgets.size_of(encoded[content], training)
         arms[name] = Arm(corpus, tokenizer, encoded[content], size, training)
@@ -238,7 +241,7 @@ def run_experiment(
         out,
         chosen,
         arms[first].training,
-        place,
+        options,
         begun,
     )
     choice = budgets.choose_model(request) if budget.kind == "minutes" else None
@@ -246,7 +249,7 @@ def run_experiment(
         drawn = [short_excerpts(text, choice.eval_bytes) for text in drawn]
     facts = {}
     if drawn:
-        facts = _write_apart(drawn, distinct(corpora), arms, out, checked, chosen, place.quiet)
+        facts = _write_apart(drawn, distinct(corpora), arms, out, checked, chosen, options.quiet)
     minutes = None
     if choice is not None:
         minutes = budgets.run_pilot(request, choice, detectable)
@@ -255,7 +258,7 @@ def run_experiment(
             training = replace(arm.training, model=minutes.model)
             arms[name] = replace(arm, training=training)
     tasks = _tasks(arms, out / "runs", chosen, budget)
-    make_runs(tasks, place, "training")
+    make_runs(tasks, options, "training")
     training = arms[first].training
     return collect(
         tasks,
@@ -269,11 +272,6 @@ def run_experiment(
         seeds=list(range(chosen.seed, chosen.seed + chosen.seeds)),
         eval=facts,
     )
-
-
-def _scored_path(score: Score, text: str, tokenizer: Tokenizer, out: Path) -> str:
-    folder = tokenizer.eval_folder(out) / text
-    return str(folder if score.reads == "shards" else out / "texts" / f"{text}.jsonl")
 
 
 def _write_apart(

@@ -1,8 +1,8 @@
 """The rows of an experiment: corpora, and variants, which are the first corpus with other settings.
 
-All rows share one tokenizer by default. A row has another one if it is token shards, or has its own
-settings of `tokenizer` or `shards.tokenizer`; rows with equal settings share a tokenizer. Every
-tokenizer is trained on the union of all corpora, so that none is fitted to one corpus."""
+All rows share one tokenizer by default. A row has another one if it has its own settings of
+`tokenizer` or `shards.tokenizer`; rows with equal settings share a tokenizer. Every tokenizer is
+trained on the union of all corpora, so that none is fitted to one corpus."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from curate.steps.contracts import setting_names
 from curate.steps.recipe import Change, Recipe, SettingNames, compose, load
 from curate.steps.registry import step_class
 from curate.steps.shipped import names as shipped_names
-from llmcurate.base.disk.files import file_digest, make_folder, write_text
-from llmcurate.base.disk.sealed_json import encode_json, read_json, seal
+from llmcurate.base.disk.files import file_digest
 from llmcurate.base.errors import UsageError
 
 PLACEBO = "placebo"
@@ -56,18 +55,9 @@ class Corpus:
     """A row of an experiment: a corpus, or a variant of the first corpus."""
 
     name: str
-    inputs: tuple[str, ...]  # files, folders or runs with documents; or token shards
+    inputs: tuple[str, ...]  # files, folders or runs with documents
     recipe: str | None = None  # a recipe to run over the inputs
     settings: tuple[str, ...] = ()  # of a variant, as SECTION.KEY=VALUE
-
-    def at(self, folder: Path) -> Corpus:
-        return replace(self, inputs=(str(folder),))
-
-    @property
-    def shards(self) -> Path | None:
-        """The folder of token shards, or None if the inputs are documents."""
-        path, *others = self.inputs
-        return Path(path) if not others and are_shards(path) else None
 
 
 def named_corpora(
@@ -92,8 +82,8 @@ def named_corpora(
         if not equals or not _NAME.fullmatch(name) or Path(argument).exists():
             # Named after the path: no extensions, and only characters that suit a folder.
             name, rest = name_of_path(argument), argument
-        if are_shards(rest) and not (Path(rest) / "tokenizer.json").is_file():
-            raise UsageError(f"{rest}: token shards without tokenizer.json: give the documents")
+        if are_shards(rest):
+            raise UsageError(f"{rest} holds token shards: give the documents")
         if not recipes and not Path(rest).exists() and rest in shipped_names():
             raise UsageError(f"{rest} is a recipe: add --recipes, and --input PATH for its input")
         add(Corpus(name, tuple(inputs), rest) if recipes else Corpus(name, (rest,)), argument)
@@ -203,11 +193,6 @@ def check_inputs(corpora: Sequence[Corpus], sets: Sets) -> None:
     """Raise UsageError for a recipe that is not valid or an input that does not exist."""
     for corpus in corpora:
         read = sets.read
-        if corpus.shards is not None:
-            own = [c for c in sets.own[corpus.name] if c.section in ("shards", "tokenizer")]
-            if own:
-                raise UsageError(f"{own[0].given}: {corpus.name} is token shards already")
-            continue
         if corpus.recipe is not None:
             read = load(corpus.recipe, sets.recipes[corpus.name]).read
         find_files(
@@ -236,7 +221,7 @@ def run_recipes(corpora: Sequence[Corpus], sets: Sets, out: Path, options: Optio
             folder = folders.setdefault(corpus.recipe, out / "corpora" / corpus.name)
             recipe = load(corpus.recipe, sets.recipes[corpus.name])
             carry_out(recipe, list(corpus.inputs), folder, options)
-            corpus = corpus.at(folder)
+            corpus = replace(corpus, inputs=(str(folder),))
         ready.append(corpus)
     return ready
 
@@ -271,9 +256,6 @@ def choose_tokenizers(
     UsageError for contradictory settings."""
     choices: dict[str | None, Choice] = {None: _choice(None, named, vocab, sets)}
     for corpus in corpora:
-        if corpus.shards is not None:
-            choices[corpus.name] = corpus.shards / "tokenizer.json"
-            continue
         own = sets.own.get(corpus.name, ())
         trained = [change for change in own if change.section == "tokenizer"]
         named_files = [c for c in own if (c.section, c.key) == ("shards", "tokenizer")]
@@ -332,7 +314,7 @@ def train_on_union(
 ) -> str:
     """Train a tokenizer on the documents of all corpora, and return a phrase with the names of the
     corpora. A document in two corpora is read twice."""
-    read = [corpus for corpus in distinct(corpora) if corpus.shards is None]
+    read = distinct(corpora)
     inputs = list(dict.fromkeys(path for corpus in read for path in corpus.inputs))
     carry_out(recipe, inputs, folder, options)
     if not (folder / "tokenizer.json").is_file():
@@ -348,7 +330,7 @@ def check_shards(corpora: Sequence[Corpus], sets: Sets) -> None:
     documents in the first corpus, because models are also trained on it in another order."""
     first, *_ = [_recipe(corpus, sets, {}) for corpus in corpora]
     (shards,) = first.products
-    if corpora[0].shards is None and (packing := shards.model_dump()["packing"]) != "input":
+    if (packing := shards.model_dump()["packing"]) != "input":
         raise UsageError(
             f"shards.packing {packing} fixes the order of documents, but the placebo is the first"
             " corpus in another order: put a corpus without it first"
@@ -359,28 +341,11 @@ def encode_corpus(
     corpus: Corpus, tokenizer: Path, sets: Sets, folder: Path, order: int, options: Options
 ) -> Path:
     """Encode a corpus into token shards and return their folder. `order` is the seed of the
-    shuffle. If the corpus already is token shards, they are returned for order 0. For another
-    order, the new folder links to their files, and `order` in its manifest makes training reorder
-    the rows."""
-    if corpus.shards is not None:
-        return _reordered(corpus.shards, folder, order) if order else corpus.shards
+    shuffle."""
     values: dict[str, str | int] = {"tokenizer": str(tokenizer)}
     if sets.values("shards", corpus.name).get("packing", "input") == "input":
         values["shuffle"] = order
     carry_out(_recipe(corpus, sets, values), list(corpus.inputs), folder, options)
-    return folder
-
-
-def _reordered(shards: Path, folder: Path, order: int) -> Path:
-    for path in (file for file in sorted(shards.rglob("*")) if file.is_file()):
-        make_folder((folder / path.relative_to(shards)).parent)
-        link = folder / path.relative_to(shards)
-        link.unlink(missing_ok=True)
-        link.symlink_to(path.resolve())
-    manifest = folder / "manifest.json"
-    values = {k: v for k, v in read_json(manifest).items() if k != "checksum"}
-    manifest.unlink()
-    write_text(manifest, encode_json(seal(values | {"order": order})).decode())
     return folder
 
 

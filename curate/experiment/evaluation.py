@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 
 WORDS = 13  # per n-gram
-BATCH = 256  # documents to decode at a time
 DOCUMENTS = 50  # per text if few bytes can be scored; with 50, Student's quantile is near 2
 LEAST_EXCERPT = 200  # bytes per document
 COLUMNS = ("id", "source", "lang", "text")
@@ -180,30 +179,14 @@ def _overlap(
     shares: dict[str, dict[str, list[float]]] = {}
     for corpus in corpora:
         present = np.zeros(len(windows.search.table[3]), np.bool_)
-        for texts_of_batch in _texts_of(corpus, read):
-            docs = documents({"text": texts_of_batch})
+        reader = DirectInput(plan_reading(corpus.inputs, read), read)
+        for batch in reader.batches(["id", "text"]):
+            docs = documents({"text": batch["text"].to_pylist()})
             present[find(docs, windows.search)[1]] = True
         hits = np.bincount(item, present[gram], minlength=len(items))
         each = iter(np.round(hits / np.maximum(windows.distinct, 1), 6).tolist())
         shares[corpus.name] = {t.name: [next(each) for _ in range(len(t.documents))] for t in texts}
     return shares
-
-
-def _texts_of(corpus: Corpus, read: ReadSettings) -> Iterator[list[str]]:
-    """Yield the texts of a corpus in batches; token shards are decoded."""
-    if corpus.shards is None:
-        reader = DirectInput(plan_reading(corpus.inputs, read), read)
-        yield from (batch["text"].to_pylist() for batch in reader.batches(["id", "text"]))
-        return
-    from llmcurate.base.tokenizer_file import load_tokenizer
-    from train.data.shards import read_shards
-
-    shards = read_shards(corpus.shards)
-    assert shards.tokenizer is not None
-    tokenizer = load_tokenizer(shards.tokenizer)
-    for first in range(0, shards.documents, BATCH):
-        numbers = range(first, min(first + BATCH, shards.documents))
-        yield tokenizer.decode_batch([shards.document(number).tolist() for number in numbers])
 
 
 def encode_uncontaminated(

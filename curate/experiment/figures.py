@@ -359,8 +359,9 @@ class Rows:
     compared with the runs of the first corpus."""
 
     def __init__(self, tasks: Sequence[RunTask], seed: int) -> None:
-        self.score, self.seed = score_of(tasks[0].score, tasks[0].tuning), seed
-        self.scored = scored_items(tasks[0].texts, self.score)
+        training = tasks[0].training
+        self.score, self.seed = score_of(training.score, training.tuning), seed
+        self.scored = scored_items(training.texts, self.score)
         self.tasks: dict[str, list[RunTask]] = {}
         for task in tasks:
             self.tasks.setdefault(task.name, []).append(task)
@@ -390,7 +391,7 @@ class Rows:
         pooled = self._scores(name, np.arange(len(self.scored.sizes)))
         runs = [
             RunFigures(
-                task.train["seed"],
+                task.training.train["seed"],
                 score,
                 summary["first_loss"],
                 summary["last_loss"],
@@ -476,7 +477,7 @@ def collect(
     detectable = max((value for value in found if value is not None), default=None)
     return Experiment(
         decided=_decided(corpora, detectable, rows.score),
-        score=tasks[0].score,
+        score=tasks[0].training.score,
         unit=rows.score.unit,
         scored=rows.score.say,
         first=corpora[0].name,

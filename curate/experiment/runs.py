@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from curate.engines.base import Jobs, retry_once
 from curate.products.pretraining import shards_digest
 from curate.run.driver import open_engine
+from curate.run.records import Options
 from llmcurate.base.disk.files import file_digest, write_text
 from llmcurate.base.disk.process import Host, cores, host
 from llmcurate.base.disk.units import counted, format_bytes
@@ -28,73 +30,16 @@ FUNCTION = "curate.experiment.runs:train_run"
 
 
 @dataclass(frozen=True)
-class Trained:
-    """The settings of a training run."""
+class Training:
+    """The settings of training and scoring that all runs of a corpus or variant share."""
 
     model: str  # a preset
     changes: dict[str, Any]  # changes of the preset
     threads: int  # number of CPU threads
     train: dict[str, Any]  # the settings of `pretrain` except `eval`
-
-
-@dataclass(frozen=True)
-class RunTask(Trained, Task):
-    """One training run of an experiment, as a task for a worker."""
-
     texts: dict[str, str]  # the texts to score, as {name: path}
-    name: str
-    shards: Path | None  # None if the settings have `sources`
-    out: Path
     score: str = "bytes"  # the name or file of the score
     tuning: int = 0  # steps of fine-tuning, for scores that need it
-
-    @property
-    def folder(self) -> Path:
-        return self.out / self.name / f"seed-{self.train['seed']}"
-
-    @property
-    def trained_on(self) -> dict[str, str]:
-        sources = self.train.get("sources", ())
-        return {f"source {source['name']}": source["shards"] for source in sources} or {
-            "shards": str(self.shards)
-        }
-
-    @property
-    def identity(self) -> Identity:
-        """Everything that the result of the run depends on."""
-        train = dict(self.train)
-        if "sources" in train:
-            train["sources"] = [{**source, "shards": None} for source in train["sources"]]
-        paths = {name: Path(path) for name, path in {**self.trained_on, **self.texts}.items()}
-        content = {
-            name: shards_digest(path) if path.is_dir() else file_digest(path)
-            for name, path in paths.items()
-        }
-        run = (self.name, self.model, self.changes, self.threads, train)
-        return Identity(*run, content, self.score, self.tuning)
-
-
-@dataclass(frozen=True)
-class _Named(Message):
-    name: str
-
-
-@dataclass(frozen=True)
-class Identity(Trained, _Named):
-    """Everything that the result of a run depends on. `content` are digests of manifests."""
-
-    content: dict[str, str]
-    score: str = "bytes"
-    tuning: int = 0
-
-
-@dataclass(frozen=True)
-class Training(Trained):
-    """The settings of training and scoring that all runs of a corpus or variant share."""
-
-    texts: dict[str, str]
-    score: str = "bytes"
-    tuning: int = 0
 
     @property
     def step(self) -> int:
@@ -113,27 +58,62 @@ class Training(Trained):
         """Return the task of one run. `part` is the number of the task, by which the engine knows
         it. `settings` are settings of `pretrain` for this run only."""
         train = {**self.train, "seed": seed, "steps": steps, **settings}
-        run = (part, self.model, self.changes, self.threads, train, self.texts)
-        return RunTask(*run, name, shards, out, self.score, self.tuning)
+        return RunTask(part, name, replace(self, train=train), shards, out)
 
 
 @dataclass(frozen=True)
-class EngineChoice:
-    """The engine that makes the runs: its name, address and number of workers. `workers` = 0 stands
-    for as many workers as fit on the cores, or one on a GPU."""
+class RunTask(Task):
+    """One training run of an experiment, as a task for a worker."""
 
-    engine: str = "local"
-    address: str | None = None
-    workers: int = 0
-    quiet: bool = False
+    name: str
+    training: Training
+    shards: Path | None  # None if the settings have `sources`
+    out: Path
 
-    def count(self, device: str, threads: int) -> int:
-        """Return the number of runs that this machine makes in parallel."""
-        if self.workers:
-            return self.workers
-        from train.device import pick_device
+    @property
+    def folder(self) -> Path:
+        return self.out / self.name / f"seed-{self.training.train['seed']}"
 
-        return max(1, cores() // threads) if pick_device(device).type == "cpu" else 1
+    @property
+    def trained_on(self) -> dict[str, str]:
+        sources = self.training.train.get("sources", ())
+        return {f"source {source['name']}": source["shards"] for source in sources} or {
+            "shards": str(self.shards)
+        }
+
+    @property
+    def identity(self) -> Identity:
+        train = dict(self.training.train)
+        if "sources" in train:
+            train["sources"] = [{**source, "shards": None} for source in train["sources"]]
+        named = {**self.trained_on, **self.training.texts}
+        paths = {name: Path(path) for name, path in named.items()}
+        content = {
+            name: shards_digest(path) if path.is_dir() else file_digest(path)
+            for name, path in paths.items()
+        }
+        return Identity(self.name, replace(self.training, train=train, texts={}), content)
+
+
+@dataclass(frozen=True)
+class Identity(Message):
+    """Everything that the result of a run depends on. `training` is without paths; `content` are
+    digests of manifests."""
+
+    name: str
+    training: Training
+    content: dict[str, str]
+
+
+def parallel_runs(options: Options, training: Training) -> int:
+    """Return the number of runs that this machine makes in parallel: --workers, or as many as fit
+    on the cores, or one on a GPU."""
+    from train.device import pick_device
+
+    if options.workers:
+        return options.workers
+    device = pick_device(training.train.get("device", "auto"))
+    return max(1, cores() // training.threads) if device.type == "cpu" else 1
 
 
 @dataclass(frozen=True)
@@ -182,35 +162,37 @@ def train_run(task: RunTask) -> Done:
     from train.config import TrainConfig
     from train.loop.pretrain import pretrain
 
-    torch.set_num_threads(task.threads)
-    texts = task.texts if score_of(task.score).reads == "shards" else {}
-    settings = from_dict(TrainConfig, {**unflatten(task.train), "eval": texts}, "pretrain")
+    run = task.training
+    torch.set_num_threads(run.threads)
+    texts = run.texts if score_of(run.score).reads == "shards" else {}
+    settings = from_dict(TrainConfig, {**unflatten(run.train), "eval": texts}, "pretrain")
     begun = time.monotonic()
     try:
-        pretrain(task.shards, task.folder, model=task.model, changes=task.changes, train=settings)
+        pretrain(task.shards, task.folder, model=run.model, changes=run.changes, train=settings)
     except LlmcurateError as error:
         raise type(error)(f"{task.name}, seed {settings.seed}: {error}") from error
     trained = time.monotonic()
-    if task.texts:
+    if run.texts:
         values_of(task)
     seconds = {"training": trained - begun, "scoring": time.monotonic() - trained}
-    done = Done(task.identity, Machine.here(settings.device, task.threads), seconds)
+    done = Done(task.identity, Machine.here(settings.device, run.threads), seconds)
     write_text(task.folder / DONE, json.dumps(asdict(done), indent=1) + "\n")
     return done
 
 
 def values_of(task: RunTask) -> np.ndarray:
     """Return the value of every scored item of all texts, from scores.npz or else computed."""
-    texts = {name: Path(path) for name, path in task.texts.items()}
-    values = score_of(task.score, task.tuning).values(task.folder, texts, task.train)
-    return np.concatenate([values[name] for name in task.texts])
+    run = task.training
+    texts = {name: Path(path) for name, path in run.texts.items()}
+    values = score_of(run.score, run.tuning).values(task.folder, texts, run.train)
+    return np.concatenate([values[name] for name in texts])
 
 
 def finished_record(task: RunTask) -> Done | None:
     """Return the content of a run's DONE; None if it is missing or was written by another task."""
     try:
         done = Done.from_json((task.folder / DONE).read_text(encoding="utf-8"))
-        names = ("train.json", "scores.npz") if task.texts else ("train.json",)
+        names = ("train.json", "scores.npz") if task.training.texts else ("train.json",)
         whole = all((task.folder / name).is_file() for name in names)
         same = done.task == Identity.from_json(task.identity.to_json())
         return done if whole and same else None
@@ -223,23 +205,30 @@ def machines_of(tasks: Sequence[RunTask]) -> list[Machine]:
     return list(dict.fromkeys(done.machine for task in tasks if (done := finished_record(task))))
 
 
-def make_runs(tasks: Sequence[RunTask], place: EngineChoice, title: str) -> None:
+def make_runs(tasks: Sequence[RunTask], options: Options, title: str) -> None:
     """Make all unfinished runs in parallel in the engine's workers. Raises RunFailed if a run
     fails. The progress bar counts training steps, read from the logs of the workers."""
-    steps = [task.train["steps"] for task in tasks]
-    logs = [_Log(task.folder / "metrics.jsonl", task.train["steps"]) for task in tasks]
-    before = sum(log.read() for log in logs)
+    steps = [task.training.train["steps"] for task in tasks]
+
+    def steps_done() -> int:  # a line each in the logs of the workers
+        done = 0
+        for task, most in zip(tasks, steps, strict=True):
+            with suppress(OSError):
+                done += min((task.folder / "metrics.jsonl").read_bytes().count(b"\n"), most)
+        return done
+
+    before = steps_done()
     begun = time.monotonic()
-    with Progress(title, sum(steps), place.quiet, done=before) as progress:
+    with Progress(title, sum(steps), options.quiet, done=before) as progress:
         finished = 0
 
         def tick() -> None:
-            done = sum(log.read() for log in logs)
+            done = steps_done()
             pace = (time.monotonic() - begun) / max(1, done - before)
             seconds_left = pace * (sum(steps) - done) if done > before else None
             progress.update(done, f"{finished} of {counted(len(tasks), 'run')}", seconds_left)
 
-        count = place.count(tasks[0].train.get("device", "auto"), tasks[0].threads)
+        count = parallel_runs(options, tasks[0].training)
         waiting = [task for task in tasks if finished_record(task) is None]
         finished = len(tasks) - len(waiting)
         if not waiting:
@@ -247,34 +236,13 @@ def make_runs(tasks: Sequence[RunTask], place: EngineChoice, title: str) -> None
         out = tasks[0].out
         out.mkdir(parents=True, exist_ok=True)
         with open_engine(
-            place.engine,
-            place.address,
-            (place.workers, count),
+            options.engine,
+            options.address,
+            (options.workers, count),
             len(waiting),
             tick,
-            Jobs((), out, place.quiet),
+            Jobs((), out, options.quiet),
             [f"{folder}/manifest.json" for folder in tasks[0].trained_on.values()],
         ) as engine:
             for _ in engine.map(FUNCTION, waiting, Done, retry_once("the experiment")):
                 finished += 1
-
-
-class _Log:
-    def __init__(self, path: Path, most: int) -> None:
-        self.path, self.most = path, most
-        self._offset = self._lines = 0
-
-    def read(self) -> int:
-        try:
-            size = self.path.stat().st_size
-            if size < self._offset:  # resumed from a checkpoint, which truncates the log
-                self._offset = self._lines = 0
-            if size > self._offset:
-                with self.path.open("rb") as file:
-                    file.seek(self._offset)
-                    block = file.read()
-                self._offset += len(block)
-                self._lines += block.count(b"\n")
-        except OSError:
-            pass
-        return min(self._lines, self.most)

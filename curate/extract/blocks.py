@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections import namedtuple
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +17,7 @@ import pyarrow as pa
 from curate.extract.attributes import automaton
 from curate.extract.comments import MARKS, split
 from curate.extract.entities import entity_table
-from curate.extract.features import MASS
-from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, page_data
+from curate.extract.inputs import COUNT, MASS, PAGE_COUNT, fill, fill_page, page_data
 from curate.extract.links import link_table, with_links
 from curate.extract.metadata import DOCUMENT, FIELDS, TITLE
 from curate.extract.metadata_choice import stated
@@ -42,25 +40,16 @@ def tables() -> Any:
     return Tables(*hash_table(names), (*hash_table(ATTR), *automaton()), entity_table())
 
 
-@dataclass
-class MainTexts:
-    """The main texts of a batch of pages, one row per page, and the metadata that the pages state.
-
-    - `tags` (int64[rows]): the page's number of tags; above MAX_ELEMENTS, its text is empty.
-    - `meta` (int64[rows, FIELDS, 3]): rank, start and end of each piece of metadata (metadata.py).
-    - `data` (uint8[]): the bytes of all pages; the starts and ends in `meta` are offsets in it.
-    - `kinds` (int64[rows]): the kind of page as an index into net.KINDS, or -1 if it has no text.
-    - `chances` (float32[rows]): the probability of that kind.
-    - `linked` (float32[rows]): the share of the text that is inside links.
-    """
+class MainTexts(NamedTuple):
+    """The main texts of a batch of pages, one row per page, and metadata that the pages state."""
 
     text: pa.LargeStringArray
-    tags: np.ndarray
-    meta: np.ndarray
-    kinds: np.ndarray
-    chances: np.ndarray
-    linked: np.ndarray
-    data: np.ndarray
+    tags: np.ndarray  # int64[rows]: number of tags; above MAX_ELEMENTS, the text is empty
+    meta: np.ndarray  # int64[rows, FIELDS, 3]: rank, start and end of metadata (metadata.py)
+    kinds: np.ndarray  # int64[rows]: kind of page, an index into net.KINDS; -1 without text
+    chances: np.ndarray  # float32[rows]: probability of that kind
+    linked: np.ndarray  # float32[rows]: share of the text that is inside links
+    data: np.ndarray  # uint8[]: the bytes of all pages, in which starts and ends are offsets
 
     def stated(self, row: int, url: str | None = None) -> list[str | None]:
         """Return [title, date, author, language, site] of page `row`; each may be None."""
@@ -134,28 +123,18 @@ def inputs_of(text, blocks, nodes, title):
     return rows, page, groups, seen.measures[:, MASS].copy()
 
 
-@dataclass
-class NetInputs:
-    """The inputs of the network (net.py) for one page, which is divided into blocks of text.
+class NetInputs(NamedTuple):
+    """The inputs of the network (net.py) for one page, which is divided into blocks of text."""
 
-    - `texts`: the text of each block; `text` (uint8[]): all text in UTF-8.
-    - `blocks`, `nodes`: the tables of blocks and of elements described in tags.py.
-    - `title` (uint8[]): the page's title.
-    - `rows` (float32[blocks, COUNT]): the inputs for each block.
-    - `page` (float32[PAGE_COUNT]): the inputs for the page as a whole.
-    - `groups` (int64[GROUPS, blocks]): the number of each block's group, in GROUPS groupings.
-    - `mass` (float32[blocks]): the length of each block in letters.
-    """
-
-    texts: list[str]
-    text: np.ndarray
-    blocks: np.ndarray
-    nodes: np.ndarray
-    title: np.ndarray
-    rows: np.ndarray
-    page: np.ndarray
-    groups: np.ndarray
-    mass: np.ndarray
+    texts: list[str]  # of the blocks
+    text: np.ndarray  # uint8[]: all text in UTF-8
+    blocks: np.ndarray  # see tags.py
+    nodes: np.ndarray  # elements, see tags.py
+    title: np.ndarray  # uint8[]
+    rows: np.ndarray  # float32[blocks, COUNT]: inputs for each block
+    page: np.ndarray  # float32[PAGE_COUNT]: inputs for the page as a whole
+    groups: np.ndarray  # int64[GROUPS, blocks]: number of each block's group, in GROUPS groupings
+    mass: np.ndarray  # float32[blocks]: letters
 
 
 def look_at(page: str) -> NetInputs:

@@ -1,9 +1,8 @@
 """Compare extracted pages with gold annotations: words, snippets, title, author and date.
 
-Words are measured as in WCXB (Foley 2026): precision, recall and F1 of the multisets of a page's
-lower-case words, averaged over pages. Snippets are counted as in trafilatura's own evaluation
-(adbar/trafilatura, tests/evaluate.py), over all pages together, but after normalizing white space,
-soft hyphens and the composition of letters.
+Words are measured as in WCXB (Foley 2026), averaged over pages. Snippets are counted as in
+trafilatura's own evaluation (adbar/trafilatura, tests/evaluate.py), over all pages together, but
+after normalizing white space, soft hyphens and the composition of letters.
 """
 
 from __future__ import annotations

@@ -207,60 +207,36 @@ class Extract(Step):
     # that are mostly links. 6: weights fitted on news too, words and sections; site names.
     version: ClassVar[int] = 6
 
-    extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = Field(
-        "blocks",
-        description="The extractor: blocks is llmcurate's own; resiliparse has the settings of DCLM"
-        " (Li et al. 2024, section 4.2); trafilatura and justext need their libraries; text keeps"
-        " all visible text of a page.",
-    )
-    output: Literal["text", "markdown"] = Field(
-        "text",
-        description="The form that blocks writes: plain text, or Markdown with headings, lists,"
-        " tables, quotes and code.",
-    )
-    links: Literal["drop", "keep"] = Field(
-        "drop", description="Links in Markdown: dropped, or kept as [text](absolute URL)."
-    )
-    comments: Literal["auto", "keep", "drop", "mark"] = Field(
-        "auto",
-        description="Readers' comments on articles: as the network chooses (auto), after the text"
-        " (keep), left out (drop), or after a heading Comments (mark).",
-    )
-    tables: Literal["keep", "drop", "markdown"] = Field(
-        "keep",
-        description="Tables of data: kept, dropped, or written as Markdown even in plain text.",
-    )
-    kind: PageKind = Field(
-        "auto", description="The kind of all pages, if known; auto detects it per page."
-    )
-    embedded: bool = Field(
-        True,
-        description="Whether blocks reads the text of a page with almost no text, or mostly links,"
-        " from its data (JSON-LD, data for scripts, templates). The column extract.source names"
-        " the source.",
-    )
-    favor: Literal["balanced", "precision", "recall"] = Field(
-        "balanced",
-        description="Trafilatura's choice if in doubt: precision drops a passage, recall keeps it,"
-        " balanced is its default.",
-    )
-    stop_words: str = Field(
-        "all",
-        description="The language of justext's stop words by its English name, such as English, or"
-        " all for every language.",
-    )
-    max_html_bytes: int = Field(
-        5 << 20,
-        ge=1,
-        description="The most bytes of a page; larger ones are dropped, since a parsed page takes"
-        " many times its size in memory.",
-    )
-    max_replaced: int | None = Field(
-        None,
-        ge=0,
-        description="The most replacement characters (U+FFFD) for invalid bytes; pages with more"
-        " are dropped.",
-    )
+    extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = "blocks"
+    """The extractor: blocks is llmcurate's own; resiliparse has the settings of DCLM (Li et al.
+    2024, section 4.2); trafilatura and justext need their libraries; text keeps all visible text of
+    a page."""
+    output: Literal["text", "markdown"] = "text"
+    """The form that blocks writes: plain text, or Markdown with headings, lists, tables, quotes and
+    code."""
+    links: Literal["drop", "keep"] = "drop"
+    """Links in Markdown: dropped, or kept as [text](absolute URL)."""
+    comments: Literal["auto", "keep", "drop", "mark"] = "auto"
+    """Readers' comments on articles: as the network chooses (auto), after the text (keep), left out
+    (drop), or after a heading Comments (mark)."""
+    tables: Literal["keep", "drop", "markdown"] = "keep"
+    """Tables of data: kept, dropped, or written as Markdown even in plain text."""
+    kind: PageKind = "auto"
+    """The kind of all pages, if known; auto detects it per page."""
+    embedded: bool = True
+    """Whether blocks reads the text of a page with almost no text, or mostly links, from its data
+    (JSON-LD, data for scripts, templates). The column extract.source names the source."""
+    favor: Literal["balanced", "precision", "recall"] = "balanced"
+    """Trafilatura's choice if in doubt: precision drops a passage, recall keeps it, balanced is its
+    default."""
+    stop_words: str = "all"
+    """The language of justext's stop words by its English name, such as English, or all for every
+    language."""
+    max_html_bytes: int = Field(5 << 20, ge=1)
+    """The most bytes of a page; larger ones are dropped, since a parsed page takes many times its
+    size in memory."""
+    max_replaced: int | None = Field(None, ge=0)
+    """The most replacement characters (U+FFFD) for invalid bytes; pages with more are dropped."""
 
     def identity(self) -> Identity:
         need(self.extractor)
@@ -373,7 +349,6 @@ class Batch:
                 found[row], texts[row], self.pages[row] = (again, k), text, others[row]
                 result.kinds[row], result.chances[row] = again.kinds[k], again.chances[k]
         rows: list[tuple[Any, ...]] = []
-        urls = self.docs.table["url"].to_pylist()
         for row, page in enumerate(self.pages):
             if page is None:
                 rows.append((None,) * 6)
@@ -410,7 +385,10 @@ class Batch:
             docs = (docs.state if name == "title" else docs.annotate)(name, values)
         docs = docs.drop(large, "html_too_large", self.size, self.limit)
         docs = docs.drop(self.depth > 0, "nested_too_deep", self.depth, MAX_DEPTH)
-        docs = self._too_many(docs, many)
+        if many.any():
+            from curate.extract.tags import MAX_ELEMENTS
+
+            docs = docs.drop(many, "too_many_elements", self.tags, MAX_ELEMENTS)
         other = np.zeros(len(failed), np.bool_)
         for label, rows in sorted(self.undecodable.items()):
             mask = np.isin(np.arange(len(failed)), rows)
@@ -419,10 +397,3 @@ class Batch:
         docs = docs.drop(unparsable, "unparsable", detail=self.details)
         empty = np.array([not (t or "").strip() for t in self.texts], np.bool_)
         return docs.drop(empty & ~failed, "no_text")
-
-    def _too_many(self, docs: Documents, many: np.ndarray) -> Documents:
-        if not many.any():
-            return docs
-        from curate.extract.tags import MAX_ELEMENTS
-
-        return docs.drop(many, "too_many_elements", self.tags, MAX_ELEMENTS)

@@ -18,7 +18,6 @@ import numpy as np
 import orjson
 
 from curate.extract.days import day_in
-from curate.extract.inner import WHOLE, inner
 from curate.extract.metadata import (
     AUTHOR,
     BY_CLASS,
@@ -37,6 +36,8 @@ from curate.extract.metadata import (
     STATED,
     TAG_AT,
     TITLE,
+    WHOLE,
+    inner,
 )
 from curate.extract.tags import TAG
 from curate.text.encodings import unescape

@@ -3,7 +3,7 @@
 A first layer turns the inputs of each block (inputs.py) into a vector. Further layers mix this
 vector with the vectors of the two blocks before and the two after it, and with means over groups of
 blocks: those in the same parent or grandparent element, with the same path, in sibling elements, in
-the same repeated unit (units.py), below the same heading, and on the page. The kind of the page is
+the same repeated unit (inputs.py), below the same heading, and on the page. The kind of the page is
 predicted from the mean vector and the inputs of the page, and is an input of all further layers.
 benchmarks/fit_extract.py makes the weights.
 """
@@ -18,10 +18,17 @@ from typing import Any
 import numpy as np
 
 from curate.extract.attributes import BIT
-from curate.extract.features import MASS, SUM_LINKED
-from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, page_data
+from curate.extract.inputs import (
+    COUNT,
+    MASS,
+    PAGE_COUNT,
+    SUM_LINKED,
+    fill,
+    fill_page,
+    order_of,
+    page_data,
+)
 from curate.extract.tags import HINTS, N_PARENT, NODE
-from curate.extract.units import order_of
 from llmcurate.base.kernels import njit
 
 MODEL = "main-text.npz"
@@ -249,7 +256,7 @@ def keep_best(measures, chances):
     text) (Lewis 1995). If no block is certain, this keeps more blocks than a fixed limit would. No
     block is kept if the probability that the page has no main text is higher than that F1.
     `chances` (float32[blocks]) are the probabilities that each block is main text. `measures` comes
-    from `features.measure`.
+    from `inputs.measure`.
     """
     ranks = np.empty(len(chances), np.int64)
     for k in range(len(chances)):

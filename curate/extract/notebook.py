@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
 
 from curate.documents.documents import PAYLOAD, Documents
 from curate.steps.contracts import Step, step
@@ -99,16 +98,12 @@ class Notebook(Step):
 
     paper: ClassVar[str] = "Li et al. 2023 (StarCoder), section 3.2; bigcode-dataset/preprocessing"
 
-    format: Literal["script", "markdown"] = Field(
-        "script",
-        description="The text: script is the code with prose as comments and without output;"
-        " markdown is the prose with code and printed output in fences.",
-    )
-    path_column: str = Field(
-        "path",
-        description="The column with a file's path: if it ends in .ipynb, the file is a notebook."
-        " Without a path, a text is a notebook if it is JSON with cells.",
-    )
+    format: Literal["script", "markdown"] = "script"
+    """The text: script is the code with prose as comments and without output; markdown is the prose
+    with code and printed output in fences."""
+    path_column: str = "path"
+    """The column with a file's path: if it ends in .ipynb, the file is a notebook. Without a path,
+    a text is a notebook if it is JSON with cells."""
 
     def apply(self, docs: Documents) -> Documents:
         texts, rows = docs.text.to_pylist(), len(docs)

@@ -1,5 +1,12 @@
 """Scan a page's bytes once into blocks and elements, with the rules of the HTML Standard's
-tokenizer. Time and memory are linear in the bytes."""
+tokenizer. Time and memory are linear in the bytes.
+
+The stack of open elements follows the standard's tree construction wherever that decides which
+element a text belongs to. One exception: formatting elements are not reopened after a block that
+closed them. Each element is opened and closed once, and a search of the stack takes at most
+MAX_DEPTH steps. Text is written as a browser shows it: white space collapses (CSS Text 3, section
+4.1.3).
+"""
 
 from __future__ import annotations
 
@@ -16,54 +23,72 @@ from curate.extract.attributes import (
     shape_of,
     starts_with,
 )
-from curate.extract.elements import close_element, close_implied, open_element
 from curate.extract.entities import read_entity
-from curate.extract.flow import (
-    AMPERSAND,
-    BLANK,
-    C2,
-    CLASS,
-    CONTROL,
-    PLAIN,
-    WIDE_BLANK,
-    flush,
-    put,
-    put_blank,
-    put_formula,
-    put_line,
-    separate,
-    special_at,
-)  # fmt: skip
 from curate.extract.formulas import (
     is_display,
     is_tex_script,
     math_source,
     picture_source,
     shows_formula,
+    trimmed,
 )
 from curate.extract.metadata import FIELDS, may_state, note_script, note_tag, note_title
 from curate.extract.tags import (
     ATTR,
     BLOCK_COLUMNS,
+    BOLD_BYTES,
     BROKEN,
+    CUT,
     END,
+    F_BOLD,
+    F_LINK,
+    F_MUTE,
+    F_PRE,
+    HINTS,
     HREF,
     IS_BLOCK,
+    IS_BOLD,
+    IS_CELL_PART,
     IS_LINE,
+    IS_MUTE,
     IS_RAW,
+    IS_SCOPE,
     IS_VOID,
     KINDS,
+    LINK_BYTES,
+    LINKS,
     MAX_DEPTH,
+    N_ALL,
+    N_KEY,
+    N_OWN,
+    N_PARENT,
+    N_PRE,
+    N_TAG,
+    NEWLINE,
+    NODE,
     NODE_COLUMNS,
     S_COLUMNS,
+    S_FLAGS,
     S_HINTS,
+    S_NODE,
+    S_TAG,
+    SPACED,
+    ST_BLOCK_HINTS,
+    ST_BLOCK_NODE,
     ST_BLOCKS,
+    ST_BOLD,
+    ST_BOLD_BYTES,
     ST_CUT,
     ST_DEPTH,
+    ST_FORMULA,
+    ST_FORMULA_END,
     ST_FROM,
     ST_LINK,
+    ST_LINK_BYTES,
+    ST_LINKS,
     ST_MUTE,
     ST_NODES,
+    ST_OVER,
     ST_PENDING,
     ST_POS,
     ST_PRE,
@@ -74,10 +99,391 @@ from curate.extract.tags import (
 )
 from llmcurate.base.kernels import njit
 
+_A, _P, _LI, _DT, _DD, _PRE_TAG = (TAG[n] for n in ("a", "p", "li", "dt", "dd", "pre"))
+_TABLE, _TR, _TD, _TH = (TAG[n] for n in ("table", "tr", "td", "th"))
+_LISTING, _BUTTON = TAG["listing"], TAG["button"]  # a button in a heading unfolds the section below
+_HEADINGS = np.array([TAG[f"h{k}"] for k in range(1, 7)])
+_LISTS = np.zeros(len(KINDS), np.bool_)
+_LISTS[[TAG[n] for n in ("ul", "ol", "menu", "dir", "dl")]] = True
+_HREF_BIT = 1 << ATTR["href"]
+_NOSCRIPT, _IN_NOSCRIPT, _UNSEEN = TAG["noscript"], BIT["noscript"], BIT["unseen"]
+
+
+@njit(nogil=True)
+def pop_to(st, stack, opened, k):
+    """Close the elements from the top of the stack down to the one at index k."""
+    while st[ST_DEPTH] >= k and st[ST_DEPTH] > 0:
+        row = stack[st[ST_DEPTH]]
+        opened[row[S_TAG]] -= 1
+        flags = row[S_FLAGS]
+        st[ST_LINK] -= flags & F_LINK
+        st[ST_BOLD] -= (flags & F_BOLD) >> 1
+        st[ST_PRE] -= (flags & F_PRE) >> 2
+        st[ST_MUTE] -= (flags & F_MUTE) >> 3
+        st[ST_DEPTH] -= 1
+
+
+@njit(nogil=True)
+def close_implied(st, stack, opened, tag):
+    """Close the open elements that a block's start tag ends: p, li, dt, dd, and parts of tables."""
+    if opened[_P]:
+        k = st[ST_DEPTH]
+        while k > 0 and not KINDS[stack[k, S_TAG]] & IS_SCOPE:
+            if stack[k, S_TAG] == _P:
+                pop_to(st, stack, opened, k)
+                break
+            k -= 1
+    if tag == _LI or tag == _DT or tag == _DD:
+        k = st[ST_DEPTH]
+        while k > 0:
+            t = stack[k, S_TAG]
+            if (tag == _LI and t == _LI) or (tag != _LI and (t == _DT or t == _DD)):
+                pop_to(st, stack, opened, k)
+                break
+            if _LISTS[t] or KINDS[t] & IS_SCOPE:
+                break
+            k -= 1
+    elif KINDS[tag] & IS_CELL_PART and tag != _TABLE and opened[_TABLE]:
+        k, lowest = st[ST_DEPTH], 0
+        starts_cell = tag == _TD or tag == _TH
+        while k > 0 and stack[k, S_TAG] != _TABLE:
+            t = stack[k, S_TAG]
+            cell = t == _TD or t == _TH
+            row = t == _TR and not starts_cell
+            part = KINDS[t] & IS_CELL_PART != 0 and not starts_cell and tag != _TR
+            if cell or row or part:
+                lowest = k
+            k -= 1
+        if lowest:
+            pop_to(st, stack, opened, lowest)
+
+
+@njit(nogil=True)
+def _in_heading(opened):
+    for tag in _HEADINGS:
+        if opened[tag]:
+            return True
+    return False
+
+
+@njit(nogil=True)
+def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, mute, seen, shape):
+    """Push a new element onto the stack. A block element also becomes a row of `nodes`; a block
+    that only makes a line of preformatted text (such as `div` in `pre`) does not. The arguments
+    from `tag` on describe the element, except `keys` (hashes of the open elements' names)."""
+    kind = KINDS[tag]
+    node_too = kind & IS_BLOCK and not (st[ST_PRE] and kind & IS_LINE)
+    if tag == _NOSCRIPT:
+        hints |= _IN_NOSCRIPT
+    if hidden:
+        hints |= _UNSEEN
+    if tag == _A and opened[_A]:  # links do not nest
+        k = st[ST_DEPTH]
+        while k > 0 and stack[k, S_TAG] != _A and not KINDS[stack[k, S_TAG]] & IS_BLOCK:
+            k -= 1
+        if stack[k, S_TAG] == _A:
+            pop_to(st, stack, opened, k)
+    if st[ST_DEPTH] >= MAX_DEPTH:
+        st[ST_OVER] += 1
+        return
+    above = stack[st[ST_DEPTH]]
+    st[ST_DEPTH] += 1
+    row = stack[st[ST_DEPTH]]
+    flags = 0
+    if tag == _A and seen & _HREF_BIT:
+        flags |= F_LINK
+        st[ST_LINK] += 1
+        st[ST_LINKS] += 1
+    if kind & IS_BOLD:
+        flags |= F_BOLD
+        st[ST_BOLD] += 1
+    if tag == _PRE_TAG or tag == _LISTING:
+        flags |= F_PRE
+        st[ST_PRE] += 1
+    folded = tag == _BUTTON and _in_heading(opened)
+    if mute or (kind & IS_MUTE and not folded) or (hidden and not kind & IS_BLOCK):
+        flags |= F_MUTE
+        st[ST_MUTE] += 1
+    row[S_TAG], row[S_FLAGS], row[S_HINTS] = tag, flags, above[S_HINTS] | hints
+    row[S_NODE] = above[S_NODE]
+    keys[st[ST_DEPTH]] = key
+    opened[tag] += 1
+    if node_too:
+        node = st[ST_NODES]
+        st[ST_NODES] += 1
+        nodes[node, N_TAG], nodes[node, N_PARENT] = tag, above[S_NODE]
+        nodes[node, N_OWN], nodes[node, N_ALL] = hints, row[S_HINTS]
+        nodes[node, N_PRE] = st[ST_PRE]
+        nodes[node, N_KEY] = shape
+        row[S_NODE] = node
+
+
+@njit(nogil=True)
+def close_element(st, stack, opened, keys, tag, key):
+    """Close the element of an end tag and all elements inside it, unless the HTML Standard forbids
+    it, because the element is out of scope."""
+    if st[ST_OVER]:
+        st[ST_OVER] -= 1
+        return
+    kind = KINDS[tag]
+    if opened[tag] == 0:
+        return
+    block = kind & IS_BLOCK
+    between = False  # a block is open inside the inline element that ends
+    k = st[ST_DEPTH]
+    while k > 0:
+        t = stack[k, S_TAG]
+        if t == tag and (tag or keys[k] == key):
+            break
+        if KINDS[t] & IS_SCOPE and (not kind & IS_CELL_PART or t == _TABLE):
+            return
+        if (tag == _LI or tag == _DT or tag == _DD) and _LISTS[t]:
+            return
+        between = between or KINDS[t] & IS_BLOCK != 0
+        k -= 1
+    if k == 0:
+        return
+    if block or not between or kind & IS_SCOPE:
+        pop_to(st, stack, opened, k)
+    else:  # it stays on the stack without effect
+        row = stack[k]
+        flags = row[S_FLAGS]
+        st[ST_LINK] -= flags & F_LINK
+        st[ST_BOLD] -= (flags & F_BOLD) >> 1
+        st[ST_MUTE] -= (flags & F_MUTE) >> 3
+        row[S_FLAGS] = 0
+
+
+# Classes of bytes in text.
+PLAIN, BLANK, LESS, AMPERSAND, C2, WIDE_BLANK, CONTROL = range(7)
+CLASS = np.zeros(256, np.uint8)
+CLASS[:32] = CONTROL
+CLASS[127] = CONTROL
+CLASS[[9, 10, 11, 12, 13, 32]] = BLANK
+CLASS[ord("<")], CLASS[ord("&")], CLASS[0xC2] = LESS, AMPERSAND, C2
+CLASS[[0xE2, 0xE3, 0xEF]] = WIDE_BLANK
+
+
+@njit(nogil=True)
+def flush(st, text, blocks):
+    """End the block that is being written. A block without text is not kept."""
+    end = st[ST_POS]
+    while end > st[ST_FROM] and (text[end - 1] == 10 or text[end - 1] == 32):
+        end -= 1
+    if end > st[ST_FROM]:
+        row = blocks[st[ST_BLOCKS]]
+        row[START], row[END], row[NODE] = st[ST_FROM], end, st[ST_BLOCK_NODE]
+        row[LINK_BYTES], row[LINKS], row[BOLD_BYTES] = (
+            st[ST_LINK_BYTES],
+            st[ST_LINKS],
+            st[ST_BOLD_BYTES],
+        )
+        row[HINTS], row[CUT] = st[ST_BLOCK_HINTS], st[ST_CUT]
+        st[ST_BLOCKS] += 1
+    st[ST_POS] = st[ST_FROM] = end
+    st[ST_PENDING] = st[ST_LINK_BYTES] = st[ST_LINKS] = st[ST_BOLD_BYTES] = st[ST_CUT] = 0
+    st[ST_FORMULA_END] = -1
+
+
+@njit(nogil=True)
+def _wide(lead, second):  # kana, Han or full width, not Hangul: written without spaces
+    if lead == 0xE3:
+        return second >= 0x80
+    if lead == 0xEF:
+        return 0xBC <= second <= 0xBD
+    return 0xE4 <= lead <= 0xE9 or (lead == 0xF0 and second >= 0xA0)
+
+
+@njit(nogil=True)
+def begin(st, text, stack, lead, second):
+    """Start a block, or write the white space that is due before the next character, whose first
+    two bytes are `lead` and `second`. A line break between two Han or kana is dropped."""
+    at = st[ST_POS]
+    if at == st[ST_FROM]:
+        top = stack[st[ST_DEPTH]]
+        st[ST_BLOCK_NODE], st[ST_BLOCK_HINTS] = top[S_NODE], top[S_HINTS]
+    elif st[ST_PENDING]:
+        last = text[at - 1]
+        if st[ST_PENDING] == BROKEN:
+            if last != 10:
+                text[at] = 10
+                st[ST_POS] += 1
+        elif last != 10:
+            joined = (
+                st[ST_PENDING] == NEWLINE
+                and at - st[ST_FROM] >= 3
+                and _wide(np.int64(text[at - 3]), np.int64(text[at - 2]))
+                and _wide(lead, second)
+            )
+            if not joined:
+                text[at] = 32
+                st[ST_POS] += 1
+                if st[ST_LINK]:
+                    st[ST_LINK_BYTES] += 1
+    st[ST_PENDING] = 0
+
+
+@njit(nogil=True)
+def put(st, text, stack, source, i, j):
+    """Append source[i:j], which must not contain white space that collapses, to the text."""
+    begin(st, text, stack, np.int64(source[i]), np.int64(source[i + 1]) if i + 1 < j else 0)
+    at = st[ST_POS]
+    for k in range(i, j):
+        text[at] = source[k]
+        at += 1
+    st[ST_POS] = at
+    if st[ST_LINK]:
+        st[ST_LINK_BYTES] += j - i
+    if st[ST_BOLD]:
+        st[ST_BOLD_BYTES] += j - i
+
+
+@njit(nogil=True)
+def put_blank(st, text, stack, b):
+    """Write white space in preformatted text; elsewhere remember it until the next letter."""
+    if st[ST_PRE]:
+        if st[ST_MUTE]:
+            return
+        if b == 13:  # from a character reference: a space (CSS Text 3, section 4.1)
+            st[ST_PENDING] = max(st[ST_PENDING], SPACED)
+            return
+        if st[ST_POS] == st[ST_FROM]:
+            if b == 10:  # drop empty lines before preformatted text
+                return
+            begin(st, text, stack, b, 0)
+        elif st[ST_PENDING]:
+            broken = st[ST_PENDING] == BROKEN and text[st[ST_POS] - 1] != 10
+            st[ST_PENDING] = 0
+            if broken:
+                text[st[ST_POS]] = 10
+                st[ST_POS] += 1
+                if b == 10:
+                    return
+        text[st[ST_POS]] = b
+        st[ST_POS] += 1
+    elif st[ST_PENDING] < NEWLINE:
+        st[ST_PENDING] = NEWLINE if b == 10 or b == 13 else max(st[ST_PENDING], SPACED)
+
+
+@njit(nogil=True)
+def _in_word(lead, second):  # a letter or a digit; not common punctuation and symbols
+    if lead < 128:
+        return 48 <= lead <= 57 or 97 <= (lead | 32) <= 122
+    return lead > 0xC2 and lead != 0xE2 and not (lead == 0xE3 and second == 0x80)
+
+
+@njit(nogil=True)
+def separate(st, text, data, i, z):
+    """Replace the control character before data[i] by a space if it stands between two words. The
+    space is written together with the next word. A word after the control character may also be a
+    tag or character reference, but not Han or kana."""
+    at = st[ST_POS]
+    if st[ST_MUTE] or st[ST_PENDING] or at == st[ST_FROM] or i + 1 >= z:
+        return
+    last, b, c = np.int64(text[at - 1]), np.int64(data[i]), np.int64(data[i + 1])
+    follows = b == 38 or b == 60 or (_in_word(b, c) and not _wide(b, c))
+    if follows and (last >= 128 or _in_word(last, 0)):
+        st[ST_PENDING] = SPACED
+
+
+@njit(nogil=True)
+def put_formula(st, text, stack, source, i, j, display, plain, letters, entities):
+    """Append the formula source[i:j] between dollar signs (double ones if `display`), unless the
+    same formula was written right before. If `plain`, it contains no character references."""
+    i, j = trimmed(source, i, j)
+    if i == j or st[ST_MUTE]:
+        return
+    if display and st[ST_POS] > st[ST_FROM]:
+        st[ST_PENDING] = BROKEN
+    started = st[ST_POS] == st[ST_FROM]
+    begin(st, text, stack, 36, 0)
+    if started:  # the source's element is often hidden, but not the block
+        k = st[ST_DEPTH]
+        while k > 0 and not KINDS[stack[k, S_TAG]] & IS_BLOCK:
+            k -= 1
+        st[ST_BLOCK_HINTS] = stack[k, S_HINTS]
+    first = at = st[ST_POS]
+    for _ in range(2 if display else 1):
+        text[at] = 36
+        at += 1
+    blank = False
+    while i < j:
+        b, n, m = source[i], 1, 1
+        letters[0] = b
+        if b == 38 and not plain:
+            n, m = read_entity(source, i, j, letters, *entities)
+            if n == 0:
+                n = m = 1
+                letters[0] = b
+        i += n
+        if m == 0 or letters[0] <= 32 or letters[0] == 127:
+            blank = True
+            continue
+        if blank:
+            text[at] = 32
+            at += 1
+            blank = False
+        for k in range(m):
+            text[at + k] = letters[k]
+        at += m
+    for _ in range(2 if display else 1):
+        text[at] = 36
+        at += 1
+    before, n = st[ST_FORMULA], at - first
+    if first == st[ST_FORMULA_END] and n == first - before:
+        k = 0
+        while k < n and text[before + k] == text[first + k]:
+            k += 1
+        if k == n:
+            return
+    if st[ST_LINK]:
+        st[ST_LINK_BYTES] += n
+    st[ST_POS] = at
+    st[ST_FORMULA], st[ST_FORMULA_END] = first, at
+    if display:
+        st[ST_PENDING] = BROKEN
+
+
+@njit(nogil=True)
+def special_at(data, i, z):
+    """Return (number of bytes, kind) of the character at i. The kind is 1 for white space, 2 for an
+    invisible character (soft hyphen, byte order mark), 3 for a control character, 0 for any other.
+    The character's first byte must be of class C2 or WIDE_BLANK (table CLASS)."""
+    b = data[i]
+    c = data[i + 1] if i + 1 < z else 0
+    if b == 0xC2:
+        if c == 0xA0 or c == 0x85:
+            return 2, 1
+        if c == 0xAD:
+            return 2, 2
+        return 2, 3 if 0x80 <= c < 0xA0 else 0
+    d = data[i + 2] if i + 2 < z else 0
+    if b == 0xE2 and c == 0x80 and (d <= 0x8A or d == 0xA8 or d == 0xA9 or d == 0xAF) and d >= 0x80:
+        return 3, 1
+    if (b == 0xE2 and c == 0x81 and d == 0x9F) or (b == 0xE3 and c == 0x80 and d == 0x80):
+        return 3, 1
+    return 3, 2 if b == 0xEF and c == 0xBB and d == 0xBF else 0
+
+
+@njit(nogil=True)
+def put_line(st, text, tag, starts):
+    """Break the line of preformatted text at a tag `tag`, or add a space for a table cell."""
+    at = st[ST_POS]
+    if at == st[ST_FROM] or text[at - 1] == 10:
+        return
+    if tag == _TD or tag == _TH:
+        st[ST_PENDING] = max(st[ST_PENDING], SPACED)
+    elif starts:
+        text[at] = 10
+        st[ST_POS] += 1
+        st[ST_PENDING] = 0
+    else:
+        st[ST_PENDING] = BROKEN
+
+
 _BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
 _SCRIPT, _TITLE, _MATH, _IMG = (TAG[n] for n in ("script", "title", "math", "img"))
-_CODE, _LISTING, _PRE_TAG, _TD = (TAG[n] for n in ("code", "listing", "pre", "td"))
-_TEMPLATE, _A = TAG["template"], TAG["a"]
+_CODE, _TEMPLATE = TAG["code"], TAG["template"]
 _HREF, _ITEMTYPE, _COMMENT = 2 * ATTR["href"], 2 * ATTR["itemtype"], BIT["comment"]
 _BY_TYPE = 20
 BY_TYPE = _COMMENT << _BY_TYPE  # hint: marked as a comment by itemtype; not an input of the network

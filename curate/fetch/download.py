@@ -23,6 +23,7 @@ from curate.fetch.transfer import (
 )
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError, disk_error
 
+_WEB = ("http://", "https://")
 _STEP = 0.25  # seconds between two progress reports
 OFFLINE = "LLMCURATE_OFFLINE"
 
@@ -82,7 +83,7 @@ def download(
 
     options = Options(tries, Rate(None), pause, stop=stop, count=count, offline_tries=offline_tries)
     options.rate = Rate(rate, options.wait)
-    sources = _Sources(parallel, seconds)
+    http, store = Http(parallel, seconds), Store()
     sizes: dict[str, int] = {}
     reasons: dict[str, str] = {}
     refused: set[str] = set()
@@ -91,7 +92,9 @@ def download(
     with ThreadPoolExecutor(parallel, thread_name_prefix="fetch") as threads:
         waiting: dict[Future[int], FileToFetch] = {}
         try:
-            waiting = {threads.submit(_transfer_one, f, sources, options): f for f in missing}
+            for wanted in missing:
+                source: Source = http if wanted.url.lower().startswith(_WEB) else store
+                waiting[threads.submit(_transfer_one, wanted, source, options)] = wanted
             pending = set(waiting)
             while pending:
                 ended, pending = wait(pending, timeout=_STEP, return_when=FIRST_COMPLETED)
@@ -132,23 +135,9 @@ def fetch_one(wanted: FileToFetch, **options: Any) -> None:
         raise RunFailed(failed[wanted.url])
 
 
-class _Sources:
-    def __init__(self, parallel: int, seconds: float) -> None:
-        self._lock = threading.Lock()
-        self._parallel, self._seconds = parallel, seconds
-        self._made: dict[bool, Source] = {}
-
-    def of(self, url: str) -> Source:
-        web = url.lower().startswith(("http://", "https://"))
-        with self._lock:
-            if web not in self._made:
-                self._made[web] = Http(self._parallel, self._seconds) if web else Store()
-            return self._made[web]
-
-
-def _transfer_one(wanted: FileToFetch, sources: _Sources, options: Options) -> int:
+def _transfer_one(wanted: FileToFetch, source: Source, options: Options) -> int:
     try:
-        return transfer(wanted, sources.of(wanted.url), options)
+        return transfer(wanted, source, options)
     except Stopped:
         raise RunFailed("stopped") from None
     except OSError as error:

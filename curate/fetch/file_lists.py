@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import re
 import tempfile
 import zlib
@@ -111,13 +112,8 @@ def listed_files(
             raise UsageError(
                 f"{source}: {error.strerror}; give a URL (https://...) or a file that lists them"
             ) from None
-    if data[:2] == b"\x1f\x8b":
-        data = _unpacked(data, source)
-    if len(data) > MOST_LIST:
-        raise _too_long(source)
-    lines = (
-        decode(data, html=False).text.replace("\ufeff", "").splitlines()
-    )  # U+FEFF is also inside joined lists
+    text = decode(_unpacked(data, source), html=False).text
+    lines = text.replace("\ufeff", "").splitlines()  # U+FEFF is also inside joined lists
     entries = []
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -146,8 +142,7 @@ def read_list(location: str, sha256: str | None, label: str, key: str) -> bytes:
         raise UsageError(f"{label}: cannot read {location}: {error}") from None
     if sha256 and (digest := hashlib.sha256(data).hexdigest()) != sha256.lower():
         raise UsageError(f"{label}: {location} has sha256 {digest}, expected {sha256}")
-    if data[:2] == b"\x1f\x8b":
-        data = _unpacked(data, f"{label}: {location}")
+    data = _unpacked(data, f"{label}: {location}")
     return data.replace(b"\xef\xbb\xbf", b"")  # drop byte order marks, also between joined lists
 
 
@@ -170,20 +165,15 @@ def scheme_of(url: str) -> str | None:
 
 
 def _unpacked(data: bytes, source: str) -> bytes:
-    import io
-
-    try:
-        with gzip.open(io.BytesIO(data)) as f:
-            plain = f.read(MOST_LIST + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UsageError(f"{source}: a damaged .gz file ({error})") from None
-    if len(plain) > MOST_LIST:
-        raise _too_long(source)
-    return plain
-
-
-def _too_long(source: str) -> UsageError:
-    return UsageError(f"{source}: too large for a list, more than {MOST_LIST >> 20} MiB")
+    if data[:2] == b"\x1f\x8b":
+        try:
+            with gzip.open(io.BytesIO(data)) as f:
+                data = f.read(MOST_LIST + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise UsageError(f"{source}: a damaged .gz file ({error})") from None
+    if len(data) > MOST_LIST:
+        raise UsageError(f"{source}: too large for a list, more than {MOST_LIST >> 20} MiB")
+    return data
 
 
 def _entry(line: str, where: str, base: str | None) -> tuple[str, str | None]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from curate.fetch.download import OFFLINE, fetch_one
@@ -61,20 +60,14 @@ class Published:
         return None
 
 
-@lru_cache(maxsize=1)
-def _catalogue() -> list[tuple[str, Published]]:
-    lines = Path(__file__).with_name("published_lists.txt").read_text("utf-8").splitlines()
-    entries = (line.split() for line in lines if not line.startswith("#"))
-    return [(n, Published(url, int(size), sha, f"lists/{n}")) for n, size, sha, url in entries]
-
-
 def lists_of(collection: str) -> dict[str, Published]:
     """Return the lists of a collection such as ldnoobw, by file name (from published_lists.txt)."""
-    prefix = f"{collection}/"
-    named = (
-        (name.removeprefix(prefix), file) for name, file in _catalogue() if name.startswith(prefix)
-    )
-    return dict(named)
+    lines = Path(__file__).with_name("published_lists.txt").read_text("utf-8").splitlines()
+    entries = (line.split() for line in lines if line.startswith(f"{collection}/"))
+    return {
+        name.partition("/")[2]: Published(url, int(size), sha, f"lists/{name}")
+        for name, size, sha, url in entries
+    }
 
 
 def all_available(files: Iterable[Published], without: str, quiet: bool = False) -> bool:

@@ -1,11 +1,9 @@
 """Fetch records of WARC archives by byte range, verify them, and join them into WARC files.
 
-The rows of a URL index say where each record lies. The rows come from a CDX server (Common Crawl's
-by default; https://github.com/webrecorder/pywb/wiki/CDX-Server-API) or from local files. Records
-are fetched into a hidden folder next to the WARC file. When all records are in this folder, they
-are joined in the order of archive and offset. So a stopped fetch can be resumed, and it gives the
-same files. Records that a server refuses, or that differ from the index, are left out and listed in
-`NAME-00000.missing.cdxj`.
+The rows of a URL index (from a CDX server or local files) say where each record lies. Records are
+fetched into a hidden folder next to the WARC file, and joined in the order of archive and offset
+when all are there. So a stopped fetch can be resumed, and it gives the same files. Records that a
+server refuses, or that differ from the index, are listed in `NAME-00000.missing.cdxj`.
 """
 
 from __future__ import annotations

@@ -85,13 +85,6 @@ def badwords_regex(words: Iterable[str], lang: str) -> re.Pattern[str]:
     return re.compile(body if lang in UNBOUNDED else rf"(?<!\w){body}(?!\w)")
 
 
-def list_files(location: str, label: str) -> list[str]:
-    """Return the paths of the lists that `location` names, downloaded if they are not in the cache,
-    or `location` alone if it is itself a path or URL."""
-    files = published_lists(location).values()
-    return [str(file.fetched(_missing_list(label))) for file in files] or [location]
-
-
 def _missing_list(label: str) -> str:
     option = f"--set {label}.badwords"
     return f"no bad word list: give {option}=PATH, or switch the rule off with {option}=null"
@@ -152,27 +145,17 @@ class BadWordRule(Step, WordLists):
 
     word_lists: ClassVar[tuple[str, ...]] = ("badwords",)
 
-    badwords: Location | tuple[str, ...] | None = Field(
-        None,
-        description="Words, or a word list by path or URL; pages that contain one are dropped."
-        " ldnoobw:en is C4's own list, ldnoobw:th,ja are the lists of other languages, and ldnoobw"
-        " is all of its 28 lists; these are downloaded and verified. Without a value the rule is"
-        " skipped.",
-    )
-    badwords_sha256: str | None = Field(
-        None, description="The sha256 of the word list. Required for a list given by URL."
-    )
-    badwords_lang: str = Field(
-        "en",
-        description="The language of pages without a value in lang, and of lists that name none.",
-    )
-    badwords_fraction: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="The share of pages with a bad word that is dropped. The md5 of the page's URL"
-        " decides which (c4_utils.py).",
-    )
+    badwords: Location | tuple[str, ...] | None = None
+    """Words, or a word list by path or URL; pages that contain one are dropped. ldnoobw:en is C4's
+    own list, ldnoobw:th,ja are the lists of other languages, and ldnoobw is all of its 28 lists;
+    these are downloaded and verified. Without a value the rule is skipped."""
+    badwords_sha256: str | None = None
+    """The sha256 of the word list. Required for a list given by URL."""
+    badwords_lang: str = "en"
+    """The language of pages without a value in lang, and of lists that name none."""
+    badwords_fraction: float = Field(1.0, ge=0, le=1)
+    """The share of pages with a bad word that is dropped. The md5 of the page's URL decides which
+    (c4_utils.py)."""
 
     _words: dict[str, re.Pattern[str]] | None = PrivateAttr(default=None)
 
@@ -186,7 +169,9 @@ class BadWordRule(Step, WordLists):
         return [] if self.badwords else [skipped]
 
     def resources(self) -> list[str]:
-        files = list_files(self.location, self.label) if self.location else []
+        files = [self.location] if self.location else []
+        if lists := published_lists(self.location).values():
+            files = [str(file.fetched(_missing_list(self.label))) for file in lists]
         return [*super().resources(), *files]
 
     def to_fetch(self) -> list[str]:

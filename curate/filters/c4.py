@@ -42,62 +42,39 @@ class C4(CountsWords, BadWordRule):
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; tensorflow_datasets/text/c4_utils.py"
     word_lists: ClassVar[tuple[str, ...]] = (*PHRASES, "badwords")
 
-    variant: Literal["tfds", "paper"] = Field(
-        "tfds",
-        description="The version of the rules: tfds follows the code of TensorFlow Datasets; paper"
-        " follows Raffel et al. on arXiv, with other default limits.",
+    variant: Literal["tfds", "paper"] = "tfds"
+    """The version of the rules: tfds follows the code of TensorFlow Datasets; paper follows Raffel
+    et al. on arXiv, with other default limits."""
+    max_page_chars: int = Field(190_000, ge=0)
+    """Pages with more characters are dropped (c4_utils.py). The default of variant paper is
+    1,000,000,000."""
+    max_word_chars: int = Field(1000, ge=1)
+    """Lines with a word of more characters are cut (c4_utils.py). The default of variant paper is
+    1,000,000,000."""
+    min_words_per_line: int = Field(5, ge=0)
+    """Lines with fewer words are cut (c4_utils.py). The default of variant paper is 3."""
+    min_sentences: int = Field(3, ge=0)
+    """Pages with fewer sentences in the remaining lines are dropped (c4_utils.py). The default of
+    variant paper is 5."""
+    require_end_mark: bool = True
+    """Lines that do not end in . ? ! or ", or that end in ..., are cut (Raffel et al. 2020, section
+    2.2)."""
+    lorem_ipsum_phrases: WordList = ("lorem ipsum",)
+    """Pages with a line that has one of these phrases, in any case, are dropped (c4_utils.py). A
+    list, or a file with a phrase per line; [] for none."""
+    javascript_phrases: WordList = ("javascript",)
+    """Lines with one of these phrases, in any case, are cut (c4_utils.py). A list, or a file with a
+    phrase per line; [] for none."""
+    policy_phrases: WordList = (
+        "terms of use",
+        "privacy policy",
+        "cookie policy",
+        "uses cookies",
+        "use of cookies",
+        "use cookies",
     )
-    max_page_chars: int = Field(
-        190_000,
-        ge=0,
-        description="Pages with more characters are dropped (c4_utils.py). The default of variant"
-        " paper is 1,000,000,000.",
-    )
-    max_word_chars: int = Field(
-        1000,
-        ge=1,
-        description="Lines with a word of more characters are cut (c4_utils.py). The default of"
-        " variant paper is 1,000,000,000.",
-    )
-    min_words_per_line: int = Field(
-        5,
-        ge=0,
-        description="Lines with fewer words are cut (c4_utils.py). The default of variant paper is"
-        " 3.",
-    )
-    min_sentences: int = Field(
-        3,
-        ge=0,
-        description="Pages with fewer sentences in the remaining lines are dropped (c4_utils.py)."
-        " The default of variant paper is 5.",
-    )
-    require_end_mark: bool = Field(
-        True,
-        description='Lines that do not end in . ? ! or ", or that end in ..., are cut (Raffel et'
-        " al. 2020, section 2.2).",
-    )
-    lorem_ipsum_phrases: WordList = Field(
-        ("lorem ipsum",),
-        description="Pages with a line that has one of these phrases, in any case, are dropped"
-        " (c4_utils.py). A list, or a file with a phrase per line; [] for none.",
-    )
-    javascript_phrases: WordList = Field(
-        ("javascript",),
-        description="Lines with one of these phrases, in any case, are cut (c4_utils.py). A list,"
-        " or a file with a phrase per line; [] for none.",
-    )
-    policy_phrases: WordList = Field(
-        (
-            "terms of use",
-            "privacy policy",
-            "cookie policy",
-            "uses cookies",
-            "use of cookies",
-            "use cookies",
-        ),
-        description="Lines with one of these phrases, in any case, are cut (c4_utils.py). A list,"
-        " or a file with a phrase per line; [] for none.",
-    )
+    """Lines with one of these phrases, in any case, are cut (c4_utils.py). A list, or a file with a
+    phrase per line; [] for none."""
 
     @model_validator(mode="before")
     @classmethod
@@ -111,10 +88,10 @@ class C4(CountsWords, BadWordRule):
             KEPT,
             SPAN_RULES,
             judge_lines,
+            line_facts,
             phrase_table,
             spans_of_lines,
         )
-        from curate.filters.c4_languages import line_facts
         from curate.text.tables import segments
 
         data, offsets = docs.buffers()
@@ -177,17 +154,10 @@ class C4Paragraphs(Step):
 
     paper: ClassVar[str] = "Xue et al. 2021, section 3.1; tensorflow_datasets/text/c4_utils.py"
 
-    min_paragraphs: int = Field(
-        3,
-        ge=0,
-        description="Pages with fewer long lines are dropped (Xue et al. 2021, section 3.1).",
-    )
-    min_chars: int = Field(
-        200,
-        ge=0,
-        description="A line with at least this many characters is long (Xue et al. 2021, section"
-        " 3.1).",
-    )
+    min_paragraphs: int = Field(3, ge=0)
+    """Pages with fewer long lines are dropped (Xue et al. 2021, section 3.1)."""
+    min_chars: int = Field(200, ge=0)
+    """A line with at least this many characters is long (Xue et al. 2021, section 3.1)."""
 
     def apply(self, docs: Documents) -> Documents:
         from curate.filters.repeats import short_pieces

@@ -27,36 +27,21 @@ class ColumnFilter(Step, FromFiles):
 
     only_measures: ClassVar[bool] = True
 
-    column: str = Field(min_length=1, description="The column to filter by.")
-    min: float | None = Field(
-        None,
-        ge=-FARTHEST,
-        le=FARTHEST,
-        description="Documents with a smaller number are dropped. Without a value there is no"
-        " lower limit.",
-    )
-    max: float | None = Field(
-        None,
-        ge=-FARTHEST,
-        le=FARTHEST,
-        description="Documents with a larger number are dropped. Without a value there is no upper"
-        " limit.",
-    )
-    keep: tuple[str, ...] = Field(
-        (),
-        description="Values, or @FILE for a file with one value per line: documents with any other"
-        " value are dropped.",
-    )
-    drop: tuple[str, ...] = Field(
-        (),
-        description="Values, or @FILE for a file with one value per line: documents with one of"
-        " them are dropped.",
-    )
-    missing: Literal["drop", "keep"] = Field(
-        "drop",
-        description="Drop or keep documents without a value. With min or max, values that are not"
-        " numbers count as missing.",
-    )
+    column: str = Field(min_length=1)
+    """The column to filter by."""
+    min: float | None = Field(None, ge=-FARTHEST, le=FARTHEST)
+    """Documents with a smaller number are dropped. Without a value there is no lower limit."""
+    max: float | None = Field(None, ge=-FARTHEST, le=FARTHEST)
+    """Documents with a larger number are dropped. Without a value there is no upper limit."""
+    keep: tuple[str, ...] = ()
+    """Values, or @FILE for a file with one value per line: documents with any other value are
+    dropped."""
+    drop: tuple[str, ...] = ()
+    """Values, or @FILE for a file with one value per line: documents with one of them are
+    dropped."""
+    missing: Literal["drop", "keep"] = "drop"
+    """Drop or keep documents without a value. With min or max, values that are not numbers count as
+    missing."""
     _lists: dict[str, pa.Array] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")

@@ -26,42 +26,24 @@ class FineWebQuality(WordCounting):
     paper: ClassVar[str] = "Penedo et al. 2024, section 3.6; DataTrove's fineweb_quality_filter.py"
     only_measures: ClassVar[bool] = True
 
-    variant: Literal["datatrove", "paper"] = Field(
-        "datatrove",
-        description="The version of the rules: datatrove follows the code of DataTrove 0.10; paper"
-        " uses the limits and comparisons of Penedo et al. 2024, and no rule on newlines.",
-    )
-    min_end_marks: float = Field(
-        0.12,
-        ge=0,
-        description="Documents with a smaller share of lines that end with sentence-final"
-        " punctuation are dropped (Penedo et al. 2024, section 3.6).",
-    )
-    max_short_lines: float = Field(
-        0.67,
-        ge=0,
-        description="Documents with a larger share of short lines are dropped (Penedo et al. 2024,"
-        " section 3.6).",
-    )
-    short_line_chars: int = Field(
-        30,
-        ge=0,
-        description="A line of at most this many characters is short; in variant paper, a line of"
-        " fewer characters (Penedo et al. 2024, section 3.6).",
-    )
-    max_duplicate_chars: float | None = Field(
-        None,
-        ge=0,
-        description="Documents with a larger share of characters in duplicate lines are dropped."
-        " Without a value the limit of the variant applies: 0.01 in DataTrove's code, 0.1 in the"
-        " paper.",
-    )
-    max_newlines: float = Field(
-        0.3,
-        ge=0,
-        description="Documents with more newlines per word are dropped. Only variant datatrove has"
-        " this rule (DataTrove 0.10, fineweb_quality_filter.py).",
-    )
+    variant: Literal["datatrove", "paper"] = "datatrove"
+    """The version of the rules: datatrove follows the code of DataTrove 0.10; paper uses the limits
+    and comparisons of Penedo et al. 2024, and no rule on newlines."""
+    min_end_marks: float = Field(0.12, ge=0)
+    """Documents with a smaller share of lines that end with sentence-final punctuation are dropped
+    (Penedo et al. 2024, section 3.6)."""
+    max_short_lines: float = Field(0.67, ge=0)
+    """Documents with a larger share of short lines are dropped (Penedo et al. 2024, section
+    3.6)."""
+    short_line_chars: int = Field(30, ge=0)
+    """A line of at most this many characters is short; in variant paper, a line of fewer characters
+    (Penedo et al. 2024, section 3.6)."""
+    max_duplicate_chars: float | None = Field(None, ge=0)
+    """Documents with a larger share of characters in duplicate lines are dropped. Without a value
+    the limit of the variant applies: 0.01 in DataTrove's code, 0.1 in the paper."""
+    max_newlines: float = Field(0.3, ge=0)
+    """Documents with more newlines per word are dropped. Only variant datatrove has this rule
+    (DataTrove 0.10, fineweb_quality_filter.py)."""
 
     def measure(self, docs: Documents, profile: Profile | None) -> Documents:
         return measured(docs, self.variant, self.short_line_chars, profile)

@@ -35,60 +35,35 @@ class GopherQuality(WordCounting, WordLists):
     word_lists: ClassVar[tuple[str, ...]] = ("stop_words",)
 
     variant: Variant = Field("datatrove", description=VARIANT)
-    min_words: int = Field(
-        50, ge=0, description="Documents with fewer words are dropped (Rae et al. 2021, A1.1)."
-    )
-    max_words: int = Field(
-        100_000, ge=0, description="Documents with more words are dropped (Rae et al. 2021, A1.1)."
-    )
-    min_word_length: float = Field(
-        3,
-        ge=0,
-        description="Documents with a smaller mean word length in characters are dropped; variant"
-        " dolma uses the median (Rae et al. 2021, A1.1).",
-    )
-    max_word_length: float = Field(
-        10,
-        ge=0,
-        description="Documents with a larger mean word length in characters are dropped; variant"
-        " dolma uses the median (Rae et al. 2021, A1.1).",
-    )
-    max_symbol_ratio: float = Field(
-        0.1,
-        ge=0,
-        description="Documents with more hash signs per word, or more ellipses per word, are"
-        " dropped; variants dolma and dclm add the two counts (Rae et al. 2021, A1.1).",
-    )
-    max_bullet_lines: float = Field(
-        0.9,
-        ge=0,
-        description="Documents with a larger share of lines that begin with a bullet are dropped"
-        " (Rae et al. 2021, A1.1).",
-    )
-    max_ellipsis_lines: float = Field(
-        0.3,
-        ge=0,
-        description="Documents with a larger share of lines that end in an ellipsis are dropped"
-        " (Rae et al. 2021, A1.1).",
-    )
-    min_alpha_words: float = Field(
-        0.8,
-        ge=0,
-        description="Documents with a smaller share of words that contain a letter are dropped"
-        " (Rae et al. 2021, A1.1).",
-    )
-    min_stop_words: int = Field(
-        2,
-        ge=0,
-        description="Documents with fewer of the stop words the, be, to, of, and, that, have, with"
-        " are dropped. Variants paper and datatrove count distinct stop words, the others all"
-        " occurrences (Rae et al. 2021, A1.1).",
-    )
-    stop_words: WordList | None = Field(
-        None,
-        description="Stop words for all languages, instead of those of `min_stop_words` and of the"
-        " profiles. A list, or a file with one word per line.",
-    )
+    min_words: int = Field(50, ge=0)
+    """Documents with fewer words are dropped (Rae et al. 2021, A1.1)."""
+    max_words: int = Field(100_000, ge=0)
+    """Documents with more words are dropped (Rae et al. 2021, A1.1)."""
+    min_word_length: float = Field(3, ge=0)
+    """Documents with a smaller mean word length in characters are dropped; variant dolma uses the
+    median (Rae et al. 2021, A1.1)."""
+    max_word_length: float = Field(10, ge=0)
+    """Documents with a larger mean word length in characters are dropped; variant dolma uses the
+    median (Rae et al. 2021, A1.1)."""
+    max_symbol_ratio: float = Field(0.1, ge=0)
+    """Documents with more hash signs per word, or more ellipses per word, are dropped; variants
+    dolma and dclm add the two counts (Rae et al. 2021, A1.1)."""
+    max_bullet_lines: float = Field(0.9, ge=0)
+    """Documents with a larger share of lines that begin with a bullet are dropped (Rae et al. 2021,
+    A1.1)."""
+    max_ellipsis_lines: float = Field(0.3, ge=0)
+    """Documents with a larger share of lines that end in an ellipsis are dropped (Rae et al. 2021,
+    A1.1)."""
+    min_alpha_words: float = Field(0.8, ge=0)
+    """Documents with a smaller share of words that contain a letter are dropped (Rae et al. 2021,
+    A1.1)."""
+    min_stop_words: int = Field(2, ge=0)
+    """Documents with fewer of the stop words the, be, to, of, and, that, have, with are dropped.
+    Variants paper and datatrove count distinct stop words, the others all occurrences (Rae et al.
+    2021, A1.1)."""
+    stop_words: WordList | None = None
+    """Stop words for all languages, instead of those of `min_stop_words` and of the profiles. A
+    list, or a file with one word per line."""
 
     @classmethod
     def flaw(cls, entry: str) -> str | None:
@@ -136,41 +111,23 @@ class GopherRepetition(WordCounting):
     only_measures: ClassVar[bool] = True
 
     variant: Variant = Field("datatrove", description=VARIANT)
-    max_duplicate_lines: float = Field(
-        0.30,
-        ge=0,
-        description="Documents with a larger share of duplicate lines are dropped (Rae et al. 2021,"
-        " table A1).",
-    )
-    max_duplicate_paragraphs: float = Field(
-        0.30,
-        ge=0,
-        description="Documents with a larger share of duplicate paragraphs are dropped (Rae et al."
-        " 2021, table A1).",
-    )
-    max_duplicate_line_chars: float | None = Field(
-        None,
-        ge=0,
-        description="Documents with a larger share of characters in duplicate lines are dropped."
-        " Without a value the limit is 0.2 (Rae et al. 2021, table A1), in variant dolma 0.3"
-        " (configs/dolma-v1_6).",
-    )
-    max_duplicate_paragraph_chars: float = Field(
-        0.20,
-        ge=0,
-        description="Documents with a larger share of characters in duplicate paragraphs are"
-        " dropped (Rae et al. 2021, table A1).",
-    )
-    max_top_n_gram_chars: dict[Annotated[int, Field(ge=2, le=4)], float] = Field(
-        MAX_TOP,
-        description="Documents with a larger share of characters in their most frequent n-gram are"
-        " dropped. One limit per n, for n from 2 to 4 words (Rae et al. 2021, table A1).",
-    )
-    max_duplicate_n_gram_chars: dict[Annotated[int, Field(ge=5, le=10)], float] = Field(
-        MAX_DUPLICATE,
-        description="Documents with a larger share of characters in duplicate n-grams are dropped."
-        " One limit per n, for n from 5 to 10 words (Rae et al. 2021, table A1).",
-    )
+    max_duplicate_lines: float = Field(0.30, ge=0)
+    """Documents with a larger share of duplicate lines are dropped (Rae et al. 2021, table A1)."""
+    max_duplicate_paragraphs: float = Field(0.30, ge=0)
+    """Documents with a larger share of duplicate paragraphs are dropped (Rae et al. 2021, table
+    A1)."""
+    max_duplicate_line_chars: float | None = Field(None, ge=0)
+    """Documents with a larger share of characters in duplicate lines are dropped. Without a value
+    the limit is 0.2 (Rae et al. 2021, table A1), in variant dolma 0.3 (configs/dolma-v1_6)."""
+    max_duplicate_paragraph_chars: float = Field(0.20, ge=0)
+    """Documents with a larger share of characters in duplicate paragraphs are dropped (Rae et al.
+    2021, table A1)."""
+    max_top_n_gram_chars: dict[Annotated[int, Field(ge=2, le=4)], float] = MAX_TOP
+    """Documents with a larger share of characters in their most frequent n-gram are dropped. One
+    limit per n, for n from 2 to 4 words (Rae et al. 2021, table A1)."""
+    max_duplicate_n_gram_chars: dict[Annotated[int, Field(ge=5, le=10)], float] = MAX_DUPLICATE
+    """Documents with a larger share of characters in duplicate n-grams are dropped. One limit per
+    n, for n from 5 to 10 words (Rae et al. 2021, table A1)."""
 
     def apply(self, docs: Documents) -> Documents:
         from curate.filters.gopher_measures import without_text

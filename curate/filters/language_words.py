@@ -1,8 +1,7 @@
 """Words in languages other than English: stop words, and words in scripts without spaces.
 
-Text without spaces is cut into words by a dictionary if the step has one for the language.
-Otherwise words are estimated from grapheme clusters. The language profile states the average number
-c of clusters per word, and an n-gram of words is any sequence of n * c clusters.
+Text without spaces is cut into words by a dictionary if the step has one for the language. If not,
+an n-gram of words is any sequence of n * c grapheme clusters, with the c of the language profile.
 """
 
 from __future__ import annotations

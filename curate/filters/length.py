@@ -22,29 +22,17 @@ class DocumentLength(CountsWords, Step):
     only_measures: ClassVar[bool] = True
     other_words: ClassVar[tuple[str, ...]] = ("split", "unicode")
 
-    unit: Literal["words", "chars", "bytes"] = Field(
-        "words",
-        description="The unit of the limits: words, chars (code points), or bytes of UTF-8.",
-    )
-    words: str = Field(
-        "auto",
-        description="How words are counted. split counts as Python's str.split() does. auto does"
-        " the same, except in languages written without spaces, whose words are estimated or cut"
-        " by a dictionary as in the step gopher_quality. unicode counts runs of letters, digits,"
-        " underscores and marks, and grapheme clusters in scripts without spaces.",
-    )
-    min: int | None = Field(
-        None,
-        ge=0,
-        description="Documents with fewer units are dropped. Without a value there is no lower"
-        " limit.",
-    )
-    max: int | None = Field(
-        None,
-        ge=0,
-        description="Documents with more units are dropped. Without a value there is no upper"
-        " limit.",
-    )
+    unit: Literal["words", "chars", "bytes"] = "words"
+    """The unit of the limits: words, chars (code points), or bytes of UTF-8."""
+    words: str = "auto"
+    """How words are counted. split counts as Python's str.split() does. auto does the same, except
+    in languages written without spaces, whose words are estimated or cut by a dictionary as in the
+    step gopher_quality. unicode counts runs of letters, digits, underscores and marks, and grapheme
+    clusters in scripts without spaces."""
+    min: int | None = Field(None, ge=0)
+    """Documents with fewer units are dropped. Without a value there is no lower limit."""
+    max: int | None = Field(None, ge=0)
+    """Documents with more units are dropped. Without a value there is no upper limit."""
 
     @model_validator(mode="after")
     def _ordered(self) -> DocumentLength:

@@ -1,12 +1,10 @@
 """Normalize text: repair mojibake and, on request, unify different spellings of characters.
 
 The reference for mojibake is `ftfy.fix_text` with `fix_encoding` alone, which works line by line.
-Only lines that match ftfy's pattern of mojibake (normalize_kernel.py) are passed to it.
-
-Characters that a script needs are always kept. Joiners (U+200C, U+200D) are kept in emoji and next
-to letters that join or form conjuncts (UAX #31, 2.3; RFC 5892, A.1 and A.2). U+200B and U+2060,
-which mark line breaks (UAX #14), are kept next to letters of scripts without spaces. NFKC and NFKD
-do not change the characters in `_KEPT`.
+Only lines that match ftfy's pattern of mojibake (normalize_kernel.py) are passed to it. Characters
+that a script needs are always kept (UAX #31, 2.3; RFC 5892, A.1 and A.2; UAX #14): joiners in emoji
+and next to letters that join or form conjuncts, and marks of line breaks next to letters of scripts
+without spaces.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from curate.documents.documents import Documents
 from curate.documents.passes import Replace, RowEdit, edited_in_passes, with_edits
@@ -94,34 +91,23 @@ class Normalize(Step):
 
     paper: ClassVar[str] = "Speer 2019, ftfy; Unicode Standard Annex 15"
 
-    mojibake: bool = Field(
-        True,
-        description="Repair text that was decoded with the wrong encoding, as ftfy does"
-        " (`fix_text` with `fix_encoding` alone).",
-    )
-    form: Literal["nfc", "nfd", "nfkc", "nfkd"] | None = Field(
-        None,
-        description="Unicode normalization form (UAX #15). NFKC and NFKD do not change Thai and"
-        " Lao AM, digraphs of Lao and Kazakh, and Arabic words that are one character. Without a"
-        " value, characters are not normalized.",
-    )
-    line_ends: bool = Field(
-        False, description="Replace CR LF, CR, U+0085, U+2028 and U+2029 by newlines, as ftfy can."
-    )
-    blanks: bool = Field(
-        False,
-        description="Replace runs of tabs and spaces of any width by one space, and remove them at"
-        " the ends of lines.",
-    )
-    invisible: bool = Field(
-        False,
-        description="Remove soft hyphens, zero-width spaces and joiners, word joiners and byte"
-        " order marks, except beside letters of scripts that need them and in emoji.",
-    )
-    quotes: bool = Field(
-        False,
-        description="Replace the quotation marks U+2018 to U+201F by straight ones, as ftfy can.",
-    )
+    mojibake: bool = True
+    """Repair text that was decoded with the wrong encoding, as ftfy does (`fix_text` with
+    `fix_encoding` alone)."""
+    form: Literal["nfc", "nfd", "nfkc", "nfkd"] | None = None
+    """Unicode normalization form (UAX #15). NFKC and NFKD do not change Thai and Lao AM, digraphs
+    of Lao and Kazakh, and Arabic words that are one character. Without a value, characters are not
+    normalized."""
+    line_ends: bool = False
+    """Replace CR LF, CR, U+0085, U+2028 and U+2029 by newlines, as ftfy can."""
+    blanks: bool = False
+    """Replace runs of tabs and spaces of any width by one space, and remove them at the ends of
+    lines."""
+    invisible: bool = False
+    """Remove soft hyphens, zero-width spaces and joiners, word joiners and byte order marks, except
+    beside letters of scripts that need them and in emoji."""
+    quotes: bool = False
+    """Replace the quotation marks U+2018 to U+201F by straight ones, as ftfy can."""
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -1,10 +1,8 @@
 """Drop documents whose publishers do not allow machines to use them (rules: docs/filters.md).
 
-Publishers say so in the site's robots.txt (RFC 9309, and Content-Signal lines), ai.txt and
-tdmrep.json; in the headers X-Robots-Tag and tdm-reservation; and in `meta` elements of the page's
-head. Nothing is downloaded: the files of sites come from archives that a recipe names, such as
-Common Crawl's robotstxt files. These archives are read once for all workers. Policies are stored by
-origin (scheme and host), and equal policies share an object.
+Nothing is downloaded: the files of sites (robots.txt, ai.txt, tdmrep.json) come from archives that
+a recipe names, such as Common Crawl's robotstxt files. These archives are read once for all
+workers. Policies are stored by origin (scheme and host), and equal policies share an object.
 """
 
 from __future__ import annotations
@@ -17,13 +15,13 @@ from datetime import datetime, timezone
 from functools import cached_property
 from itertools import starmap
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 from urllib.parse import urljoin
 
 import numpy as np
 import orjson
 import pyarrow as pa
-from pydantic import BeforeValidator, Field, PrivateAttr
+from pydantic import PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.filters.opt_out_robots import (
@@ -36,6 +34,7 @@ from curate.filters.opt_out_robots import (
     policy_of,
     signals_of,
 )
+from curate.filters.word_lists import Names
 from curate.formats.compression import open_input
 from curate.formats.dates import parse_date
 from curate.formats.events import Corrupt
@@ -267,28 +266,21 @@ def write(sites: Sites, file: Path) -> None:
     """Write the sites to the JSON file that each worker loads. Equal values are stored once, and
     sites refer to them by number. A site is the list [robots.txt or the URL it redirects to,
     signals, tdmrep.json, ai.txt]."""
-    values: list[Any] = []
     numbers: dict[Any, int] = {}
 
-    def number(value: Any) -> int:
-        if value not in numbers:
-            numbers[value] = len(values)
-            values.append(value)
-        return numbers[value]
+    def number(value: Any) -> int | None:
+        return None if value is None else numbers.setdefault(value, len(numbers))
 
-    rows: dict[str, list[Any]] = {}
-    for origin, site in sites.items():
-        robots: Any = site.robots
-        if robots is not None and not isinstance(robots, str):
-            robots = number(robots)
-        tdm = None if site.tdm is None else tuple((r.location, r.reserved) for r in site.tdm)
-        rows[origin] = [
-            robots,
-            None if site.signal is None else number(site.signal),
-            None if tdm is None else number(tdm),
-            number(site.ai) if site.ai else None,
+    rows = {
+        origin: [
+            site.robots if isinstance(site.robots, str) else number(site.robots),
+            number(site.signal),
+            number(None if site.tdm is None else tuple((r.location, r.reserved) for r in site.tdm)),
+            number(site.ai or None),
         ]
-    data = {"version": VERSION, "values": values, "sites": rows}
+        for origin, site in sites.items()
+    }
+    data = {"version": VERSION, "values": [*numbers], "sites": rows}
     with replacing(file) as aside:
         aside.write_bytes(orjson.dumps(data))
 
@@ -327,9 +319,6 @@ def _policy(rows: list[Any]) -> Policy:
     return tuple((agent, tuple(rules)) for agent, rules in rows)
 
 
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
-]
 # Names of crawlers whose operators say that they train models on pages allowed to the name.
 AGENTS = (
     "AI2Bot", "Amazonbot", "anthropic-ai", "Applebot-Extended", "Bytespider", "CCBot", "ClaudeBot",
@@ -337,6 +326,8 @@ AGENTS = (
     "img2dataset", "meta-externalagent", "omgili", "PanguBot", "Timpibot", "Webzio-Extended",
 )  # fmt: skip
 PAGES = (None, "text/html", "application/xhtml+xml")
+# Per row: (True if reserved, the statement), None without one. A later statement replaces it.
+Stated = list[tuple[bool, str] | None]
 _EQUIV, _ROBOTS, _TDM = 0, 1, 2  # the first names in the table, by number
 
 
@@ -346,49 +337,30 @@ class OptOut(Prepared, FromFiles):
 
     paper: ClassVar[str] = "RFC 9309; X-Robots-Tag; the TDM Reservation Protocol"
 
-    robots: bool = Field(
-        True,
-        description="Drop pages that a robots.txt in the archives forbids to one of the agents.",
-    )
-    robots_txt: Names = Field(
-        (),
-        description="Archives that contain robots.txt, ai.txt and tdmrep.json: files, folders or"
-        " patterns. Without a value the rules of sites are not applied.",
-    )
-    agents: Names = Field(
-        AGENTS,
-        description="Names of crawlers. A page is dropped if its publisher forbids it to one of"
-        " them.",
-    )
-    signals: Names = Field(
-        ("ai-train",),
-        description="Uses such as ai-train. A page is dropped if the robots.txt of its site says"
-        " USE=no in a Content-Signal line (contentsignals.org).",
-    )
-    ai_txt: bool = Field(
-        True, description="Drop pages that an ai.txt in the archives forbids to one of the agents."
-    )
-    unreachable: Literal["allow", "disallow"] = Field(
-        "allow",
-        description="How to read a robots.txt that the server answered with an error 5xx: allow"
-        " keeps the site's pages, disallow drops them (RFC 9309, 2.3.1.4).",
-    )
-    headers: bool = Field(
-        True, description="Apply the HTTP header X-Robots-Tag of the page's response."
-    )
-    meta: bool = Field(
-        True,
-        description="Apply the meta elements in the page's head whose name is robots or one of the"
-        " agents.",
-    )
-    directives: Names = Field(
-        ("noai", "noimageai"),
-        description="Words in X-Robots-Tag and meta that drop a page. The words none and noindex"
-        " are about search engines; add them to drop these pages too.",
-    )
-    tdm: bool = Field(
-        True, description="Drop pages with a reservation of the TDM Reservation Protocol (W3C)."
-    )
+    robots: bool = True
+    """Drop pages that a robots.txt in the archives forbids to one of the agents."""
+    robots_txt: Names = ()
+    """Archives that contain robots.txt, ai.txt and tdmrep.json: files, folders or patterns. Without
+    a value the rules of sites are not applied."""
+    agents: Names = AGENTS
+    """Names of crawlers. A page is dropped if its publisher forbids it to one of them."""
+    signals: Names = ("ai-train",)
+    """Uses such as ai-train. A page is dropped if the robots.txt of its site says USE=no in a
+    Content-Signal line (contentsignals.org)."""
+    ai_txt: bool = True
+    """Drop pages that an ai.txt in the archives forbids to one of the agents."""
+    unreachable: Literal["allow", "disallow"] = "allow"
+    """How to read a robots.txt that the server answered with an error 5xx: allow keeps the site's
+    pages, disallow drops them (RFC 9309, 2.3.1.4)."""
+    headers: bool = True
+    """Apply the HTTP header X-Robots-Tag of the page's response."""
+    meta: bool = True
+    """Apply the meta elements in the page's head whose name is robots or one of the agents."""
+    directives: Names = ("noai", "noimageai")
+    """Words in X-Robots-Tag and meta that drop a page. The words none and noindex are about search
+    engines; add them to drop these pages too."""
+    tdm: bool = True
+    """Drop pages with a reservation of the TDM Reservation Protocol (W3C)."""
 
     _sites: object = PrivateAttr(default=None)
 
@@ -417,10 +389,8 @@ class OptOut(Prepared, FromFiles):
         return self._files
 
     def notes(self) -> list[str]:
-        notices = []
-        if self.robots and not self.robots_txt:
-            notices.append(f"{self.label}: no robots_txt was given, so no robots.txt is applied")
-        return notices
+        idle = self.robots and not self.robots_txt
+        return [f"{self.label}: no robots_txt was given, so no robots.txt is applied"] * idle
 
     def prepared(self, folder: Path) -> Path | None:
         return folder / f"{self.label.replace('#', '_')}.sites" if self.robots_txt else None
@@ -454,13 +424,16 @@ class OptOut(Prepared, FromFiles):
 
     def apply(self, docs: Documents) -> Documents:
         self.open()
-        docs = self._drop_by_site(docs)
-        headers = _column_values(docs, "opt_out_headers")
+        stated: Stated = [None] * len(docs)
+        docs = self._drop_by_site(docs, stated)
+        headers: list[str | None] = [None] * len(docs)
+        if "opt_out_headers" in docs.table.column_names:
+            headers = docs.table["opt_out_headers"].to_pylist()
         if self.headers:
             docs = self._drop_by_headers(docs, headers)
-        return self._drop_by_page(docs, headers)
+        return self._drop_by_page(docs, headers, stated)
 
-    def _drop_by_site(self, docs: Documents) -> Documents:
+    def _drop_by_site(self, docs: Documents, stated: Stated) -> Documents:
         sites = self._sites
         assert isinstance(sites, Sites)
         robots_known = np.zeros(len(docs), np.bool_)
@@ -471,16 +444,19 @@ class OptOut(Prepared, FromFiles):
             origin = origin_of(url) if url else None
             if origin is None:
                 continue
+            path = path_of(url)
             if self.robots:
                 policy = sites.robots(origin)
                 robots_known[row] = policy is not None
-                if policy and (rule := forbidding(policy, path_of(url))):
+                if policy and (rule := forbidding(policy, path)):
                     details[row] = f"{rule[0]}: {rule[1]}"
             if self.signals:
                 denied[row] = sites.signal(origin)
             if self.ai_txt and (policy := sites.ai(origin)):
-                rule = forbidding(policy, path_of(url))
+                rule = forbidding(policy, path)
                 by_ai[row] = f"{rule[0]}: {rule[1]}" if rule else None
+            if self.tdm and sites.reserve and (site_rule := sites.reservation(origin, path)):
+                stated[row] = site_rule.reserved, site_rule.line
         docs = docs.annotate("robots_known", robots_known)
         docs = docs.drop(_has_value(details), "robots_txt", detail=details)
         docs = docs.drop(_has_value(denied), "content_signal", detail=denied)
@@ -499,11 +475,11 @@ class OptOut(Prepared, FromFiles):
                     details[row] = tag_forbids(value, forbid, agents)
         return docs.drop(_has_value(details), "x_robots_tag", detail=details)
 
-    def _drop_by_page(self, docs: Documents, headers: list[str | None]) -> Documents:
+    def _drop_by_page(
+        self, docs: Documents, headers: list[str | None], stated: Stated
+    ) -> Documents:
         details: list[str | None] = [None] * len(docs)
-        stated: list[tuple[bool, str] | None] = [None] * len(docs)
         if self.tdm:
-            self._tdm_of_site(docs, stated)
             for row, text in enumerate(headers):
                 for line in (text or "").split("\n"):
                     if line.startswith("tdm-reservation: "):
@@ -517,23 +493,7 @@ class OptOut(Prepared, FromFiles):
             docs = docs.drop(_has_value(reserved), "tdm_reservation", detail=reserved)
         return docs
 
-    def _tdm_of_site(self, docs: Documents, stated: list[tuple[bool, str] | None]) -> None:
-        sites = self._sites
-        assert isinstance(sites, Sites)
-        if not sites.reserve:
-            return
-        for row, url in enumerate(docs.table["url"].to_pylist()):
-            origin = origin_of(url) if url else None
-            rule = sites.reservation(origin, path_of(url)) if origin else None
-            if rule is not None:
-                stated[row] = rule.reserved, rule.line
-
-    def _read_metas(
-        self,
-        docs: Documents,
-        details: list[str | None],
-        stated: list[tuple[bool, str] | None],
-    ) -> None:
+    def _read_metas(self, docs: Documents, details: list[str | None], stated: Stated) -> None:
         from curate.filters import opt_out_meta as page
         from curate.text.buffers import text_buffers
         from llmcurate.base.disk.parquet_writer import one_array
@@ -559,18 +519,11 @@ class OptOut(Prepared, FromFiles):
                     details[row] = f"{names[which]}: {word}"
 
 
-def _column_values(docs: Documents, name: str) -> list[str | None]:
-    if name not in docs.table.column_names or docs.table[name].null_count == len(docs):
-        return [None] * len(docs)
-    values: list[str | None] = docs.table[name].to_pylist()
-    return values
-
-
 def _has_value(details: list[str | None]) -> np.ndarray:
     return np.array([d is not None for d in details], np.bool_)
 
 
-def _set_tdm(stated: list[tuple[bool, str] | None], row: int, value: str, where: str) -> None:
+def _set_tdm(stated: Stated, row: int, value: str, where: str) -> None:
     value = value.strip()
     if value in ("0", "1"):
         stated[row] = value == "1", f"{where}: {value}"

@@ -9,7 +9,7 @@ a list of agents. ai.txt (https://site.spawning.ai/spawning-ai-txt) has the synt
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from string import punctuation
 from urllib.parse import quote
@@ -24,8 +24,8 @@ _FIELDS = {
     b"allow": "Allow",
     b"disallow": "Disallow", b"dissallow": "Disallow", b"dissalow": "Disallow",
     b"disalow": "Disallow", b"diasllow": "Disallow", b"disallaw": "Disallow",
+    b"content-signal": "signal", b"content-signals": "signal",
 }  # fmt: skip
-_SIGNAL = (b"content-signal", b"content-signals")
 _LINES = re.compile(rb"[\r\n]+")
 _NAME = re.compile(rb"[^\s/,#]+")
 _AFTER_HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*)?([^#]*)")
@@ -79,6 +79,25 @@ def forbidding(policy: Policy, path: str) -> tuple[str, str] | None:
     return None
 
 
+def _statements(data: bytes) -> Iterator[tuple[str, bytes, list[str]]]:
+    """Yield (field, value, agents of its group) for the lines of a robots.txt that count, by the
+    names in _FIELDS. For the field `agent`, yield the new agent alone."""
+    agents: list[str] = []
+    ruled = False  # True after the first rule of a group
+    for line in _LINES.split(data.removeprefix(b"\xef\xbb\xbf")):
+        name, colon, value = line.partition(b"#")[0].partition(b":")
+        field = _FIELDS.get(b" ".join(name.lower().split())) if colon else None
+        if field == "agent":
+            if ruled:
+                agents, ruled = [], False
+            if agent := _NAME.match(value.strip()):
+                agents.append(agent[0].decode("utf-8", "replace").lower())
+                yield field, b"", agents[-1:]
+        elif field is not None:
+            ruled = ruled or field != "signal"
+            yield field, value.strip(), agents
+
+
 def groups_of(data: bytes) -> dict[str, list[str]]:
     """Return {agent in lower case: rules} in a robots.txt. Groups of the same agent are merged. An
     agent's name ends at `/`, `,` or white space."""
@@ -86,26 +105,12 @@ def groups_of(data: bytes) -> dict[str, list[str]]:
     if len(data) > MOST_BYTES:
         data = data[: MOST_BYTES + 1]
         data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]  # whole lines only
-    agents: list[str] = []
-    ruled = False  # True after the first rule of a group
-    for line in _LINES.split(data.removeprefix(b"\xef\xbb\xbf")):
-        name, colon, value = line.partition(b"#")[0].partition(b":")
-        field = _FIELDS.get(b" ".join(name.lower().split())) if colon else None
-        if field is None:
-            continue
-        value = value.strip()
+    for field, value, agents in _statements(data):
         if field == "agent":
-            if ruled:
-                agents, ruled = [], False
-            agent = _NAME.match(value)
-            if agent:
-                agents.append(agent[0].decode("utf-8", "replace").lower())
-                groups.setdefault(agents[-1], [])
-            continue
-        ruled = True
-        if value:
-            for agent_name in dict.fromkeys(agents):
-                groups[agent_name].append(f"{field}: {_text(value)}")
+            groups.setdefault(agents[0], [])
+        elif field != "signal" and value:
+            for agent in dict.fromkeys(agents):
+                groups[agent].append(f"{field}: {_text(value)}")
     return groups
 
 
@@ -122,23 +127,12 @@ def signals_of(data: bytes, agents: Iterable[str], wanted: Iterable[str]) -> str
     before all groups apply to everyone. `no` wins over `yes`; other values are ignored."""
     lines_of: dict[str, list[bytes]] = {}
     groups: set[str] = set()
-    names: list[str] = []
-    ruled = False
-    for line in _LINES.split(data[:MOST_BYTES].removeprefix(b"\xef\xbb\xbf")):
-        name, colon, value = line.partition(b"#")[0].partition(b":")
-        name = b" ".join(name.lower().split())
-        field = _FIELDS.get(name) if colon else None
+    for field, value, of_group in _statements(data[:MOST_BYTES]):
         if field == "agent":
-            if ruled:
-                names, ruled = [], False
-            if agent := _NAME.match(value.strip()):
-                names.append(agent[0].decode("utf-8", "replace").lower())
-                groups.add(names[-1])
-        elif field is not None:
-            ruled = True
-        elif colon and name in _SIGNAL:
-            for agent_name in names or [""]:
-                lines_of.setdefault(agent_name, []).append(value.strip())
+            groups.add(of_group[0])
+        elif field == "signal":
+            for name in of_group or [""]:
+                lines_of.setdefault(name, []).append(value)
     uses = {use.lower() for use in wanted}
     for agent_ in agents:
         lowered = agent_.lower()

@@ -1,10 +1,7 @@
-"""Filter documents in which a short sequence of tokens is repeated many times in a row.
-
-Dolma drops documents in which a sequence of 1 to 13 tokens occurs 100 times or more in a row
-(Soldaini et al. 2024; allenai/dolma, taggers/repetitions, tokenizer_repetitions_v2r2, and
+"""Filter documents in which a short sequence of tokens is repeated many times in a row, as Dolma
+does (Soldaini et al. 2024; allenai/dolma, taggers/repetitions, tokenizer_repetitions_v2r2, and
 configs/dolma-v1_6/mixing). Dolma counts tokens of GPT-NeoX. This filter counts words and symbols,
-so it needs no tokenizer: a repeated sequence of words is also a repeated sequence of tokens.
-"""
+so it needs no tokenizer: a repeated sequence of words is also a repeated sequence of tokens."""
 
 from __future__ import annotations
 
@@ -24,19 +21,11 @@ class PeriodicRepetition(Step):
     paper: ClassVar[str] = "Soldaini et al. 2024 (Dolma); taggers/repetitions"
     only_measures: ClassVar[bool] = True
 
-    max_period: int = Field(
-        13,
-        ge=1,
-        le=100,
-        description="The longest repeated sequence that is looked for, in words and symbols"
-        " (Dolma: 13).",
-    )
-    min_times: int = Field(
-        100,
-        ge=2,
-        description="Documents are dropped if a sequence occurs at least this many times in a row"
-        " (configs/dolma-v1_6: 100).",
-    )
+    max_period: int = Field(13, ge=1, le=100)
+    """The longest repeated sequence that is looked for, in words and symbols (Dolma: 13)."""
+    min_times: int = Field(100, ge=2)
+    """Documents are dropped if a sequence occurs at least this many times in a row
+    (configs/dolma-v1_6: 100)."""
 
     def apply(self, docs: Documents) -> Documents:
         from curate.filters.repeats import longest_repeats

@@ -1,12 +1,9 @@
 """Find personal data (e-mail and IP addresses, phone and card numbers, access keys) and replace it.
 
-Replacements belong to nobody: example.com and example.org (RFC 2606), documentation networks (RFC
-5737, RFC 3849), fictional numbers of the North American numbering plan (555-0100 to 555-0199), a
-card number for tests; or they are placeholders such as `<EMAIL>`. The patterns for keys come from
-the plugins of detect-secrets (github.com/Yelp/detect-secrets), with which BigCode searched for keys
-(bigcode-dataset, pii/utils/keys_detection.py). Those for keys of GitLab, Google, OpenAI and PyPI
-follow the formats that these services publish. The plugins of detect-secrets that search by entropy
-or by the word `password` are left out, since they need a model against false alarms.
+Replacements belong to nobody (RFC 2606, RFC 5737, RFC 3849, numbers 555-0100 to 555-0199), or are
+placeholders such as `<EMAIL>`. The patterns for keys come from the plugins of detect-secrets
+(github.com/Yelp/detect-secrets) that need no model against false alarms, as BigCode used them;
+those for GitLab, Google, OpenAI and PyPI follow the formats that these services publish.
 
 Phone numbers are of three kinds: international ones (`+` or `00`, a country code of ITU-T E.164,
 and as many digits as the country's numbers have); national ones in a grouping rarely used for
@@ -17,7 +14,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import Literal
@@ -587,31 +584,25 @@ Match = tuple[int, int, int, int, str]  # row, start, end, rank of its rule, kin
 class Pii(Step):
     """Replaces personal data. On request, drops documents with too many matches."""
 
-    emails: bool = Field(True, description="Replace e-mail addresses.")
-    ips: bool = Field(True, description="Replace public IPv4 and IPv6 addresses.")
-    phones: bool = Field(False, description="Replace phone numbers in a strict format.")
-    credit_cards: bool = Field(
-        False,
-        description="Replace card numbers: 13 to 16 digits with the first digits of an issuer and"
-        " a valid check digit (ISO/IEC 7812).",
-    )
-    keys: bool = Field(
-        False,
-        description="Replace private keys, and keys and tokens of services that can be recognized"
-        " by their form alone (detect-secrets, as BigCode used it for StarCoder).",
-    )
-    replacement: Literal["example", "token", "tag"] = Field(
-        "example",
-        description="The replacement: example is an address or number that belongs to nobody;"
-        " token is |||EMAIL_ADDRESS||| and the like, as in Dolma v1.6; tag is <EMAIL>, <KEY> and"
-        " so on, as in StarCoder.",
-    )
-    max_found: int | None = Field(
-        None,
-        ge=0,
-        description="Documents with more matches are dropped (Dolma v1.6: 5). Without a value"
-        " there is no limit.",
-    )
+    emails: bool = True
+    """Replace e-mail addresses."""
+    ips: bool = True
+    """Replace public IPv4 and IPv6 addresses."""
+    phones: bool = False
+    """Replace phone numbers in a strict format."""
+    credit_cards: bool = False
+    """Replace card numbers: 13 to 16 digits with the first digits of an issuer and a valid check
+    digit (ISO/IEC 7812)."""
+    keys: bool = False
+    """Replace private keys, and keys and tokens of services that can be recognized by their form
+    alone (detect-secrets, as BigCode used it for StarCoder)."""
+    replacement: Literal["example", "token", "tag"] = "example"
+    """The replacement: example is an address or number that belongs to nobody; token is
+    |||EMAIL_ADDRESS||| and the like, as in Dolma v1.6; tag is <EMAIL>, <KEY> and so on, as in
+    StarCoder."""
+    max_found: int | None = Field(None, ge=0)
+    """Documents with more matches are dropped (Dolma v1.6: 5). Without a value there is no
+    limit."""
 
     def apply(self, docs: Documents) -> Documents:
         data, offsets = docs.buffers()
@@ -635,27 +626,49 @@ class Pii(Step):
 
         view = memoryview(data)  # type: ignore[arg-type]
         matches: list[Match] = []
+
+        def found(row: int, start: int, end: int, rule: str, kind: str) -> None:
+            matches.append((row, start, end, RULES.index(rule), kind))
+
+        def context(
+            row: int, start: int, end: int, before: int = _BEFORE, after: int = _AFTER
+        ) -> tuple[str, str]:
+            low, high = int(offsets[row]), int(offsets[row + 1])
+            left = _decoded(view, max(low, start - before), start)
+            return left, _decoded(view, end, min(high, end + after))
+
         if self.emails or self.ips:
             for row, start, end, kind in pii_kernel.find_addresses(data, offsets).T.tolist():
-                low, high = int(offsets[row]), int(offsets[row + 1])
+                address = _decoded(view, start, end)
                 if kind == pii_kernel.EMAIL:
-                    if self.emails:
-                        matches += _email(view, row, start, end, low, high)
+                    sides = context(row, start, end, 4 * MAX_LOCAL, MAX_DOMAIN + 16)
+                    if self.emails and (sizes := email_around(*sides)):
+                        found(row, start - sizes[0], end + sizes[1], "email", "email")
+                elif self.ips and kind == pii_kernel.IPV6:
+                    if ipv6_in(address):
+                        found(row, start, end, "ip", "ipv6")
                 elif self.ips:
-                    matches += _address(view, row, start, end, low, high, kind)
+                    left, right = context(row, start, end)
+                    if ipv4_in(left, address, right):
+                        found(row, start, end, "ip", "ipv4")
         if self.keys:
             for row in range(len(offsets) - 1):
-                low, high = int(offsets[row]), int(offsets[row + 1])
-                for start, end in keys_in(bytes(view[low:high])):
-                    matches.append((row, low + start, low + end, RULES.index("key"), "key"))
-        if self.phones or self.credit_cards:
-            least = MIN_DIGITS if self.phones else MIN_CARD_DIGITS
-            for row, start, end in pii_kernel.find_numbers(data, offsets, least).T.tolist():
-                low, high = int(offsets[row]), int(offsets[row + 1])
-                if self.credit_cards:
-                    matches += _numbers(view, row, start, end, low, high, cards_in, "credit_card")
-                if self.phones:
-                    matches += _numbers(view, row, start, end, low, high, phones_in, "phone")
+                low = int(offsets[row])
+                for start, end in keys_in(bytes(view[low : int(offsets[row + 1])])):
+                    found(row, low + start, low + end, "key", "key")
+        judges = [(cards_in, "credit_card")] * self.credit_cards
+        judges += [(phones_in, "phone")] * self.phones
+        least = MIN_DIGITS if self.phones else MIN_CARD_DIGITS
+        numbers = pii_kernel.find_numbers(data, offsets, least).T.tolist() if judges else []
+        for row, start, end in numbers:
+            text, (left, right) = _decoded(view, start, end), context(row, start, end)
+            for judge, kind in judges:
+                at, passed = start, 0  # bytes and characters, advanced together in one pass
+                for first, last in judge(left, text, right):
+                    at += len(text[passed:first].encode())
+                    size = len(text[first:last].encode())
+                    found(row, at, at + size, kind, kind)
+                    at, passed = at + size, last
         examples = {text for texts in EXAMPLES.values() for text in texts}
         return [f for f in matches if _decoded(view, f[1], f[2]) not in examples]
 
@@ -696,50 +709,6 @@ def _replacement_numbers(
 def _decoded(view: memoryview, start: int, end: int) -> str:
     # A window may begin or end within a character; the partial bytes are ignored.
     return bytes(view[start:end]).decode("utf-8", "ignore")
-
-
-def _email(
-    view: memoryview, row: int, start: int, end: int, low: int, high: int
-) -> Iterator[Match]:
-    before = _decoded(view, max(low, start - 4 * MAX_LOCAL), start)
-    sizes = email_around(before, _decoded(view, end, min(high, end + MAX_DOMAIN + 16)))
-    if sizes is not None:
-        yield row, start - sizes[0], end + sizes[1], RULES.index("email"), "email"
-
-
-def _address(
-    view: memoryview, row: int, start: int, end: int, low: int, high: int, kind: int
-) -> Iterator[Match]:
-    from curate.filters import pii_kernel
-
-    address = _decoded(view, start, end)
-    if kind == pii_kernel.IPV6:
-        if ipv6_in(address):
-            yield row, start, end, RULES.index("ip"), "ipv6"
-        return
-    before = _decoded(view, max(low, start - _BEFORE), start)
-    if ipv4_in(before, address, _decoded(view, end, min(high, end + _AFTER))):
-        yield row, start, end, RULES.index("ip"), "ipv4"
-
-
-def _numbers(
-    view: memoryview,
-    row: int,
-    start: int,
-    end: int,
-    low: int,
-    high: int,
-    judge: Callable[[str, str, str], list[tuple[int, int]]],
-    kind: str,
-) -> Iterator[Match]:
-    text = _decoded(view, start, end)
-    before = _decoded(view, max(low, start - _BEFORE), start)
-    at, passed = start, 0  # bytes and characters, advanced together in one pass
-    for first, last in judge(before, text, _decoded(view, end, min(high, end + _AFTER))):
-        at += len(text[passed:first].encode())
-        size = len(text[first:last].encode())
-        yield row, at, at + size, RULES.index(kind), kind
-        at, passed = at + size, last
 
 
 def _without_overlaps(matches: list[Match]) -> list[Match]:

@@ -37,30 +37,17 @@ class Ratios(CountsWords, Step):
     paper: ClassVar[str] = "Data-Juicer, ops/filter; NeMo Curator, heuristic_filter.py"
     only_measures: ClassVar[bool] = True
 
-    min: dict[Measure, float] = Field(
-        {},
-        description="The least value of any measure, such as {letters: 0.5, words: 50}. Documents"
-        " with a smaller value are dropped.",
-    )
-    max: dict[Measure, float] = Field(
-        {},
-        description="The largest value of any measure, such as {digits: 0.15, urls: 0.2}."
-        " Documents with a larger value are dropped.",
-    )
-    char_ngram: int = Field(
-        10,
-        ge=1,
-        le=1000,
-        description="Characters per n-gram of the measure char_repetition (Data-Juicer,"
-        " character_repetition_filter).",
-    )
-    word_ngram: int = Field(
-        10,
-        ge=1,
-        le=1000,
-        description="Words per n-gram of the measure word_repetition (Data-Juicer,"
-        " word_repetition_filter).",
-    )
+    min: dict[Measure, float] = {}
+    """The least value of any measure, such as {letters: 0.5, words: 50}. Documents with a smaller
+    value are dropped."""
+    max: dict[Measure, float] = {}
+    """The largest value of any measure, such as {digits: 0.15, urls: 0.2}. Documents with a larger
+    value are dropped."""
+    char_ngram: int = Field(10, ge=1, le=1000)
+    """Characters per n-gram of the measure char_repetition (Data-Juicer,
+    character_repetition_filter)."""
+    word_ngram: int = Field(10, ge=1, le=1000)
+    """Words per n-gram of the measure word_repetition (Data-Juicer, word_repetition_filter)."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Ratios:

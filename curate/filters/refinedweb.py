@@ -1,9 +1,9 @@
 """RefinedWeb's line-wise corrections (Penedo et al. 2023, section 3.2 and appendix G.2).
 
 Menus, counters and calls to action are cut; a page that loses more than 5 % of its words is
-dropped. There are two variants: "dclm" is DCLM's code (baselines/mappers/modifiers.py, in the order
-and with the limits of baselines_configs/refinedweb.yaml); "paper" interprets the paper, which
-states no limit for "mainly composed of uppercase characters" and gives one example per pattern.
+dropped. The rules are those of DCLM's code (baselines/mappers/modifiers.py, in the order and with
+the limits of baselines_configs/refinedweb.yaml): the paper states no limit for "mainly composed of
+uppercase characters" and gives one example per pattern.
 """
 
 from __future__ import annotations
@@ -36,56 +36,30 @@ class RefinedWebLines(CountsWords, WordLists, Step):
     paper: ClassVar[str] = "Penedo et al. 2023, appendix G.2; DCLM's mappers/modifiers.py"
     word_lists: ClassVar[tuple[str, ...]] = ("counted", "anywhere", "line_ends", "line_starts")
 
-    variant: Literal["dclm", "paper"] = Field(
-        "dclm",
-        description="The version of the rules: dclm applies them one after the other as DCLM's"
-        " code does; paper judges each line once (Penedo et al. 2023, appendix G.2).",
-    )
-    max_uppercase: float = Field(
-        0.5,
-        ge=0,
-        description="Lines with a larger share of upper-case characters are cut (DCLM,"
-        " refinedweb.yaml).",
-    )
-    max_numeric: float = Field(
-        0.999999,
-        ge=0,
-        description="Lines with a larger share of digits are cut (DCLM, refinedweb.yaml).",
-    )
-    short_line_words: int = Field(
-        10,
-        ge=0,
-        description="Patterns are cut only from lines of at most this many words (Penedo et al."
-        " 2023, appendix G.2).",
-    )
-    counted: WordList = Field(
-        COUNTED,
-        description="Nouns of counters. A line of a number and one of these nouns is cut; in"
-        " variant paper the noun may lack its last letter (DCLM, modifiers.py). A list, or a file"
-        " with one noun per line.",
-    )
-    anywhere: WordList = Field(
-        ("items in cart",),
-        description="Patterns that are cut anywhere in short lines. In variant dclm a period"
-        " matches any character (Penedo et al. 2023, appendix G.2). A list, or a file with one"
-        " pattern per line.",
-    )
-    line_ends: WordList = Field(
-        ("read more...",),
-        description="Patterns that are cut at the ends of short lines (Penedo et al. 2023, appendix"
-        " G.2). A list, or a file with one pattern per line.",
-    )
-    line_starts: WordList = Field(
-        ("sign-in",),
-        description="Patterns that are cut at the starts of short lines (Penedo et al. 2023,"
-        " appendix G.2). A list, or a file with one pattern per line.",
-    )
-    max_removed_words: float = Field(
-        0.05,
-        ge=0,
-        description="Pages that lose a larger share of their words are dropped (Penedo et al. 2023,"
-        " appendix G.2).",
-    )
+    variant: Literal["dclm"] = "dclm"
+    """The version of the rules: dclm applies them as DCLM's code does."""
+    max_uppercase: float = Field(0.5, ge=0)
+    """Lines with a larger share of upper-case characters are cut (DCLM, refinedweb.yaml)."""
+    max_numeric: float = Field(0.999999, ge=0)
+    """Lines with a larger share of digits are cut (DCLM, refinedweb.yaml)."""
+    short_line_words: int = Field(10, ge=0)
+    """Patterns are cut only from lines of at most this many words (Penedo et al. 2023, appendix
+    G.2)."""
+    counted: WordList = COUNTED
+    """Nouns of counters. A line of a number and one of these nouns is cut (DCLM, modifiers.py). A
+    list, or a file with one noun per line."""
+    anywhere: WordList = ("items in cart",)
+    """Patterns that are cut anywhere in short lines. A period matches any character (Penedo et al.
+    2023, appendix G.2). A list, or a file with one pattern per line."""
+    line_ends: WordList = ("read more...",)
+    """Patterns that are cut at the ends of short lines (Penedo et al. 2023, appendix G.2). A list,
+    or a file with one pattern per line."""
+    line_starts: WordList = ("sign-in",)
+    """Patterns that are cut at the starts of short lines (Penedo et al. 2023, appendix G.2). A
+    list, or a file with one pattern per line."""
+    max_removed_words: float = Field(0.05, ge=0)
+    """Pages that lose a larger share of their words are dropped (Penedo et al. 2023, appendix
+    G.2)."""
 
     @classmethod
     def flaw(cls, entry: str) -> str | None:
@@ -95,8 +69,7 @@ class RefinedWebLines(CountsWords, WordLists, Step):
 
     def apply(self, docs: Documents) -> Documents:
         from curate.documents.cutting import cut_marked
-        from curate.filters.refinedweb_kernel import RULES
-        from curate.filters.refinedweb_lines import judge_dclm, judge_paper
+        from curate.filters.refinedweb_kernel import RULES, judge_lines
         from curate.filters.repeats import ratio
         from curate.text.lines import newline_lines
         from curate.text.unicode import character_flags
@@ -104,8 +77,7 @@ class RefinedWebLines(CountsWords, WordLists, Step):
         data, offsets = docs.buffers()
         lines = newline_lines(docs)
         mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
-        judge = judge_paper if self.variant == "paper" else judge_dclm
-        counts = judge(
+        counts = judge_lines(
             data,
             offsets,
             lines.rows,
@@ -164,9 +136,8 @@ class NewlineRuns(Step):
 
     paper: ClassVar[str] = "DCLM's mappers/modifiers.py (Li et al. 2024)"
 
-    most: int = Field(
-        2, ge=1, description="The number of newlines in a row that are kept (DCLM, modifiers.py)."
-    )
+    most: int = Field(2, ge=1)
+    """The number of newlines in a row that are kept (DCLM, modifiers.py)."""
 
     def apply(self, docs: Documents) -> Documents:
         from curate.documents.cutting import cut_marked

@@ -1,5 +1,6 @@
-"""Kernels for RefinedWeb's line rules: character classes, words, counters, runs of newlines. The
-rules run one by one over the page, as in DCLM's code, or all on each line, as in the paper."""
+"""Kernels for RefinedWeb's line rules: character classes, words, counters, runs of newlines, and
+marks on the bytes to cut. The rules run one by one over the page, as in DCLM's code, where a period
+in a pattern matches any character."""
 
 # As in pyproject.toml for other kernels: numba accepts more types than the annotations state.
 # mypy: disable-error-code="assignment,arg-type"
@@ -8,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from curate.documents.cutting import mark_ends
+from curate.text.lines import longest, strip_space
 from curate.text.unicode import (
     ALNUM,
     ASCII_SPACE,
@@ -34,12 +37,11 @@ _SPACE_KIND = np.zeros(256, np.uint8)
 _SPACE_KIND[ASCII_SPACE] = 1
 _SPACE_KIND[[0xC2, 0xE1, 0xE2, 0xE3]] = 2
 _ONE = np.uint64(1)
-# Four counts of 16 bits in one number: upper case, digits, white space and non-ASCII.
+# Three counts of 16 bits in one number: upper case, digits and non-ASCII.
 _PACKED = np.zeros(256, np.uint64)
 _PACKED[65:91] = 1
 _PACKED[48:58] = 1 << 16
-_PACKED[ASCII_SPACE] = 1 << 32
-_PACKED[128:] = 1 << 48
+_PACKED[128:] = 1 << 32
 _LOW = np.uint64(0xFFFF)
 _ASCII_ALNUM = np.array([b < 128 and chr(b).isalnum() for b in range(256)])
 
@@ -58,8 +60,8 @@ def _code(data, i, end):
 
 @njit(nogil=True)
 def line_classes(data, a, z, flags):
-    """Return the numbers of characters, upper-case letters, digits and white space in data[a:z]."""
-    upper = digits = spaces = outside = np.int64(0)
+    """Return the numbers of characters, upper-case letters and digits in data[a:z]."""
+    upper = digits = outside = np.int64(0)
     i = a
     while i < z:
         # So few bytes at a time that no count overflows into the next (`_PACKED`).
@@ -69,11 +71,10 @@ def line_classes(data, a, z, flags):
             packed += _PACKED[data[k]]
         upper += np.int64(packed & _LOW)
         digits += np.int64((packed >> np.uint64(16)) & _LOW)
-        spaces += np.int64((packed >> np.uint64(32)) & _LOW)
-        outside += np.int64(packed >> np.uint64(48))
+        outside += np.int64(packed >> np.uint64(32))
         i = stop
     if outside == 0:
-        return z - a, upper, digits, spaces
+        return z - a, upper, digits
     inner = np.int64(0)  # bytes that are not the first of a character
     k, end = np.uint64(a), np.uint64(z)
     while k < end:
@@ -83,10 +84,9 @@ def line_classes(data, a, z, flags):
         code, n = _code(data, np.int64(k), z)
         upper += np.int64((flags[code] & UPPER) != 0)
         digits += np.int64((flags[code] & DIGIT) != 0)
-        spaces += np.int64(space_bytes(data, k, end) > 0)
         inner += n - 1
         k += np.uint64(n)
-    return z - a - inner, upper, digits, spaces
+    return z - a - inner, upper, digits
 
 
 @njit(nogil=True)
@@ -128,10 +128,9 @@ def small_letter(data, i, end, loose):
 
 
 @njit(nogil=True)
-def is_counter(data, a, z, flags, counted, singular):
+def is_counter(data, a, z, flags, counted):
     r"""Return True if data[a:z] in lower case matches `\W*\d[,.\d]*[kmb]?\s+(likes|...)\W*`.
-    `counted` are the nouns, as returned by refinedweb._patterns. If `singular`, a noun also matches
-    without its last letter."""
+    `counted` are the nouns, as returned by refinedweb._patterns."""
     nouns, at, _ = counted
     i = a
     while i < z:
@@ -172,7 +171,7 @@ def is_counter(data, a, z, flags, counted, singular):
                 break
             k += n
             p += 1
-        if p == stop or (singular and p == stop - 1):
+        if p == stop:
             while k < z:
                 code, n = _code(data, k, z)
                 if (flags[code] & ALNUM) or code == 95:
@@ -267,3 +266,212 @@ def long_runs(data: np.ndarray, offsets: np.ndarray, most: int) -> tuple[np.ndar
                 mark[at - offsets[0]] = 1
                 rows[row] = True
     return mark, rows
+
+
+@njit(nogil=True)
+def _match(data, i, end, text, first, stop):
+    for k in range(first, stop):
+        if i >= end:
+            return -1
+        want = text[k]
+        if want == 46:
+            i += char_bytes(data[i])
+            continue
+        letter, n = small_letter(data, i, end, True)
+        if letter != want:
+            return -1
+        i += n
+    return i
+
+
+@njit(nogil=True)
+def _space_before(data, i, a):
+    k = i - 1
+    while k > a and (data[k] & 0xC0) == 0x80:
+        k -= 1
+    return k if k >= a and space_bytes(data, k, i) == i - k else i
+
+
+@njit(nogil=True)
+def cut_anywhere(data, a, z, patterns, mark, base):
+    """Mark all matches of patterns in data[a:z], with a white space before each; return their
+    number. mark[i - base] marks data[i]."""
+    text, at, begins = patterns
+    cuts = 0
+    after = a  # where the last cut ended
+    i = a
+    while i < z:
+        if not begins[data[i]]:
+            i += 1
+            continue
+        stop = -1
+        for p in range(len(at) - 1):
+            stop = _match(data, i, z, text, at[p], at[p + 1])
+            if stop > i:
+                break
+        if stop > i:
+            for k in range(_space_before(data, i, after), stop):
+                mark[k - base] = ANYWHERE
+            cuts += 1
+            i = after = stop
+        else:
+            i += 1
+    return cuts
+
+
+@njit(nogil=True)
+def _pattern_at_end(line, first, size, text, at, begins):
+    for i in range(max(first, size - 4 * longest(at[:-1], at[1:])), size):
+        if begins[line[i]]:
+            for p in range(len(at) - 1):
+                if _match(line, i, size, text, at[p], at[p + 1]) == size:
+                    return _space_before(line, i, first), size
+    return size, size
+
+
+@njit(nogil=True)
+def _pattern_at_start(line, first, size, text, at):
+    for p in range(len(at) - 1):
+        stop = _match(line, first, size, text, at[p], at[p + 1])
+        if stop > first:
+            if stop < size:
+                stop += space_bytes(line, stop, size)
+            return first, stop
+    return first, first
+
+
+@njit(nogil=True)
+def _copy_unmarked(data, a, z, mark, base, line, where):
+    n = 0
+    for i in range(a, z):
+        if mark[i - base] == 0:
+            line[n] = data[i]
+            where[n] = i
+            n += 1
+    return n
+
+
+@njit(nogil=True)
+def _pattern_at_edge(rule, line, first, size, patterns, low, high):
+    text, at, begins = patterns
+    if low or high:
+        start, end = strip_space(line, first, size)
+        first = start if low else first
+        size = end if high else size
+    if rule == END:
+        return _pattern_at_end(line, first, size, text, at, begins)
+    if first < size and begins[line[first]]:
+        return _pattern_at_start(line, first, size, text, at)
+    return first, first
+
+
+@njit(nogil=True)
+def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, most, low, high):
+    """Mark the match of a pattern at the end (`rule` END) or start (START) of the short line
+    data[a:z]; return True if found. If `edited`, only bytes not marked yet are searched, and only
+    if these have at most `most` words. `line` and `where` are scratch memory. White space is
+    ignored at the line's start if `low`, at its end if `high`."""
+    if not edited:
+        start, end = _pattern_at_edge(rule, data, a, z, patterns, low, high)
+        for i in range(start, end):
+            mark[i - base] = rule
+        return start < end
+    n = _copy_unmarked(data, a, z, mark, base, line, where)
+    if n == 0 or count_words(line, np.int64(0), n) > most:
+        return False
+    start, end = _pattern_at_edge(rule, line, np.int64(0), n, patterns, low, high)
+    for i in range(start, end):
+        mark[where[i] - base] = rule
+    return start < end
+
+
+@njit(cache=True, nogil=True)
+def judge_lines(
+    data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, counted, mark
+):
+    """Mark in `mark` (one entry per byte) the bytes that DCLM's modifiers cut.
+
+    `more` (int64[lines]) counts the words in scripts without spaces, `flags` is
+    `character_flags()`, and `limits` is (max_uppercase, max_numeric). A short line has at most
+    `most` words. `any_`, `ends` and `starts` are the patterns to match anywhere, at the end and at
+    the start of a line. `counted` are nouns that follow a number, such as `likes`. The function
+    refinedweb._patterns makes `any_`, `ends`, `starts` and `counted`.
+
+    Returns int64[rows, 5]: lines dropped, lines edited, words before, words removed, bytes left.
+    """
+    base = offsets[0]
+    n_rows = len(offsets) - 1
+    out = np.zeros((n_rows, 5), np.int64)
+    verdict = np.zeros(len(start), np.uint8)
+    edited = np.zeros(len(start), np.bool_)
+    line = np.empty(longest(start, end), np.uint8)
+    where = np.empty(len(line), np.int64)
+    short = np.empty(len(start), np.int64)
+    for r in range(n_rows):
+        first, stop = rows[r], rows[r + 1]
+        top, bottom = offsets[r], offsets[r + 1]
+        maybe_numeric = False
+        for k in range(first, stop):
+            chars, upper, digits = line_classes(data, start[k], end[k], flags)
+            if chars and upper / chars > limits[0]:
+                verdict[k] = UPPERCASE
+            maybe_numeric |= digits > 0
+        if maybe_numeric:
+            low, high = written_ends(data, first, stop, start, end, verdict, mark, base)
+            for k in range(first, stop):
+                a, z = start[k], end[k]
+                if verdict[k] or a == z:
+                    continue
+                # DCLM has stripped the page before this rule runs.
+                if k == low or k == high:
+                    inner_start, inner_end = strip_space(data, a, z)
+                    a = inner_start if k == low else a
+                    z = inner_end if k == high else z
+                chars, _, digits = line_classes(data, a, z, flags)
+                if chars and digits / chars > limits[1]:
+                    verdict[k] = NUMERIC
+                elif digits and is_counter(data, a, z, flags, counted):
+                    verdict[k] = COUNTER
+        for k in range(first, stop):
+            short[k] = most + 1
+            if verdict[k] == 0 and end[k] > start[k]:
+                short[k] = count_words(data, start[k], end[k]) + more[k]
+                if short[k] < 2:
+                    verdict[k] = ONE_WORD if short[k] else SPACE
+            if verdict[k]:
+                drop_line(k, start, end, bottom, mark, base, verdict[k])
+                short[k] = most + 1
+        for k in range(first, stop):
+            if short[k] <= most:
+                a, z = start[k], end[k]
+                if cut_anywhere(data, a, z, any_, mark, base):
+                    edited[k] = True
+                    if not is_written(data, a, z, mark, base):
+                        verdict[k] = ANYWHERE
+                        drop_line(k, start, end, bottom, mark, base, ANYWHERE)
+        for rule in (END, START):
+            low, high = written_ends(data, first, stop, start, end, verdict, mark, base)
+            patterns = ends if rule == END else starts
+            for k in range(first, stop):
+                if verdict[k] or short[k] > most:
+                    continue
+                a, z = start[k], end[k]
+                ends_page = k == low, k == high
+                if cut_at_edge(
+                    rule, data, a, z, mark, base, edited[k], line, where, patterns, most, *ends_page
+                ):
+                    edited[k] = True
+                    if not is_written(data, a, z, mark, base):
+                        verdict[k] = rule
+                        drop_line(k, start, end, bottom, mark, base, rule)
+        for k in range(first, stop):
+            out[r, 0] += verdict[k] > 0
+            out[r, 1] += edited[k] and verdict[k] == 0
+        out[r, 4] = mark_ends(data, top, bottom, mark, base, SPACE)
+        out[r, 2] = words_of(data, top, bottom, flags)
+        if out[r, 4] < bottom - top:
+            out[r, 3] = out[r, 2] - words_left(data, top, bottom, mark, base, flags)
+        for k in range(first, stop):
+            out[r, 2] += more[k]
+            out[r, 3] += more[k] * (verdict[k] > 0)
+    return out

@@ -289,21 +289,15 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class Tokens:
-    """The words of a batch, called tokens.
+    """The words of a batch, called tokens."""
 
-    - `rows` (int64[rows + 1]): the index of each row's first token.
-    - `start` (int64[tokens]): the position of the token's first byte in the data.
-    - `chars` (int32[tokens]): the number of code points.
-    - `hash` (uint64[tokens]): a case-sensitive hash.
-    - `flags` (uint8[tokens]): ALPHA (has a letter) | PLAIN (has a non-punctuation character) |
-      FIRST_ALNUM (begins with a letter or digit) | HASH_OR_ELLIPSIS (has `#` or an ellipsis). The
-      upper four bits are 1 + the index in STOP_WORDS, or 0.
-    """
-
-    rows: np.ndarray
-    start: np.ndarray
-    chars: np.ndarray
-    hash: np.ndarray
+    rows: np.ndarray  # int64[rows + 1]: the index of each row's first token
+    start: np.ndarray  # int64[tokens]: the position of the token's first byte in the data
+    chars: np.ndarray  # int32[tokens]: the number of code points
+    hash: np.ndarray  # uint64[tokens]: a case-sensitive hash
+    # uint8[tokens]: ALPHA (has a letter) | PLAIN (has a non-punctuation character) | FIRST_ALNUM
+    # (begins with a letter or digit) | HASH_OR_ELLIPSIS (has `#` or an ellipsis). The upper four
+    # bits are 1 + the index in STOP_WORDS, or 0.
     flags: np.ndarray
 
 

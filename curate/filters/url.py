@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BeforeValidator, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.fetch.published import Published, all_available, lists_of
+from curate.filters.word_lists import Names
 from curate.steps.contracts import FromFiles, Identity, Step, step
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.errors import UsageError
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 
     from curate.filters import url_lists
     from curate.filters.url_kernel import Folded
-
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
-]
 
 FILES = (
     "domains", "hosts", "urls", "banned_words", "soft_words", "banned_subwords", "keep_domains",
@@ -66,67 +63,41 @@ class UrlFilter(Step, FromFiles):
     paper: ClassVar[str] = "Penedo et al. 2023, appendix G.1; DataTrove's url_filter.py"
     only_measures: ClassVar[bool] = True
 
-    domains: Names = Field(
-        (),
-        description="Files of domains: pages of a domain and of its subdomains are dropped. ut1 is"
-        " the list of UT1 (Université Toulouse Capitole) as DataTrove has it, which is downloaded.",
-    )
-    hosts: Names = Field(
-        (), description="Files of hosts: pages of exactly these hosts are dropped."
-    )
-    urls: Names = Field(
-        (),
-        description="Files of page addresses: these pages are dropped. ut1 is the list of UT1 as"
-        " DataTrove has it, which is downloaded.",
-    )
-    banned_words: Names = Field(
-        (),
-        description="Files of words: a page with one of them as a whole word of its URL is"
-        " dropped. datatrove is DataTrove's list, which is downloaded.",
-    )
-    soft_words: Names = Field(
-        (),
-        description="Files of words: a page with several of them as whole words of its URL is"
-        " dropped (Penedo et al. 2023, appendix G.1). datatrove is DataTrove's list, which is"
-        " downloaded.",
-    )
-    max_soft_words: int = Field(
-        2,
-        ge=1,
-        description="A page with at least this many different soft words is dropped (Penedo et al."
-        " 2023, appendix G.1).",
-    )
-    banned_subwords: Names = Field(
-        (),
-        description="Files of words: a page with one of them anywhere in a part of its URL is"
-        " dropped. datatrove is DataTrove's list, which is downloaded.",
-    )
-    exclude: Names = Field(
-        (),
-        description="Domains, or @FILE for a file of them. Their pages are dropped for the reason"
-        ' "excluded".',
-    )
-    allow: Names = Field(
-        (), description="Domains, or @FILE for a file of them. This step never drops their pages."
-    )
-    keep_domains: Names = Field(
-        (),
-        description="Files of domains to keep, with their subdomains. If a keep list is given,"
-        " pages that are on none of the keep lists are dropped.",
-    )
-    keep_hosts: Names = Field(
-        (),
-        description="Files of hosts to keep, without their subdomains. If a keep list is given,"
-        " pages that are on none of the keep lists are dropped.",
-    )
-    keep_urls: Names = Field(
-        (),
-        description="Files of page addresses to keep. If a keep list is given, pages that are on"
-        " none of the keep lists are dropped.",
-    )
-    sha256: dict[str, str] = Field(
-        {}, description="The sha256 of each list that is given by URL, with that URL as the key."
-    )
+    domains: Names = ()
+    """Files of domains: pages of a domain and of its subdomains are dropped. ut1 is the list of UT1
+    (Université Toulouse Capitole) as DataTrove has it, which is downloaded."""
+    hosts: Names = ()
+    """Files of hosts: pages of exactly these hosts are dropped."""
+    urls: Names = ()
+    """Files of page addresses: these pages are dropped. ut1 is the list of UT1 as DataTrove has it,
+    which is downloaded."""
+    banned_words: Names = ()
+    """Files of words: a page with one of them as a whole word of its URL is dropped. datatrove is
+    DataTrove's list, which is downloaded."""
+    soft_words: Names = ()
+    """Files of words: a page with several of them as whole words of its URL is dropped (Penedo et
+    al. 2023, appendix G.1). datatrove is DataTrove's list, which is downloaded."""
+    max_soft_words: int = Field(2, ge=1)
+    """A page with at least this many different soft words is dropped (Penedo et al. 2023, appendix
+    G.1)."""
+    banned_subwords: Names = ()
+    """Files of words: a page with one of them anywhere in a part of its URL is dropped. datatrove
+    is DataTrove's list, which is downloaded."""
+    exclude: Names = ()
+    """Domains, or @FILE for a file of them. Their pages are dropped for the reason "excluded"."""
+    allow: Names = ()
+    """Domains, or @FILE for a file of them. This step never drops their pages."""
+    keep_domains: Names = ()
+    """Files of domains to keep, with their subdomains. If a keep list is given, pages that are on
+    none of the keep lists are dropped."""
+    keep_hosts: Names = ()
+    """Files of hosts to keep, without their subdomains. If a keep list is given, pages that are on
+    none of the keep lists are dropped."""
+    keep_urls: Names = ()
+    """Files of page addresses to keep. If a keep list is given, pages that are on none of the keep
+    lists are dropped."""
+    sha256: dict[str, str] = {}
+    """The sha256 of each list that is given by URL, with that URL as the key."""
 
     _lists: _Lists | None = PrivateAttr(default=None)
 
@@ -180,11 +151,12 @@ class UrlFilter(Step, FromFiles):
         said: list[str] = []
         hosts = (*self.domains, *self.hosts, *self.keep_domains, *self.keep_hosts)
         named = self._files((*self.exclude, *self.allow))
-        for keys, names in (
-            (url_lists.host_keys, (*hosts, *named)),
-            (url_lists.address_keys, (*self.urls, *self.keep_urls)),
+        for is_hosts, names in (
+            (True, (*hosts, *named)),
+            (False, (*self.urls, *self.keep_urls)),
         ):
-            keys([name for name in names if name != "ut1"], self.sha256, self.label, said)
+            locations = [name for name in names if name != "ut1"]
+            url_lists.list_keys(locations, self.sha256, self.label, is_hosts, said)
         return said
 
     def open(self) -> None:
@@ -195,17 +167,19 @@ class UrlFilter(Step, FromFiles):
 
         if self._lists is None:
             pins, label = self.sha256, self.label
+
+            def keys(key: str) -> np.ndarray:
+                return url_lists.list_keys(
+                    self._located(key), pins, label, not key.endswith("urls")
+                )
+
             self._lists = _Lists(
-                domains=url_lists.host_keys(self._located("domains"), pins, label),
-                hosts=url_lists.host_keys(self.hosts, pins, label),
-                urls=url_lists.address_keys(self._located("urls"), pins, label),
+                domains=keys("domains"),
+                hosts=keys("hosts"),
+                urls=keys("urls"),
                 allow=self._domain_keys(self.allow, "allow"),
                 exclude=self._domain_keys(self.exclude, "exclude"),
-                kept=(
-                    url_lists.host_keys(self.keep_domains, pins, label),
-                    url_lists.host_keys(self.keep_hosts, pins, label),
-                    url_lists.address_keys(self.keep_urls, pins, label),
-                ),
+                kept=(keys("keep_domains"), keys("keep_hosts"), keys("keep_urls")),
                 words=url_lists.words(
                     self._located("banned_words"), self._located("soft_words"), pins, label
                 ),
@@ -218,9 +192,10 @@ class UrlFilter(Step, FromFiles):
     def _domain_keys(self, names: Sequence[str], key: str) -> np.ndarray:
         from curate.filters import url_lists
 
-        listed = url_lists.host_keys(self._files(names), self.sha256, self.label)
-        domains = [n for n in names if not n.startswith("@")]
-        return np.union1d(listed, url_lists.named_keys(domains, self.label, key))
+        listed = url_lists.list_keys(self._files(names), self.sha256, self.label, hosts=True)
+        domains = "\n".join(n for n in names if not n.startswith("@")).encode("utf-8", "replace")
+        parts = url_lists.keys_of(domains, key, self.label, hosts=True)
+        return np.unique(np.concatenate([listed, *parts]))
 
     def apply(self, docs: Documents) -> Documents:
         from curate.filters import url_lists
@@ -279,20 +254,8 @@ class UrlFilter(Step, FromFiles):
         kinds, _ = character_tables()
         hits = []
         for words, whole in ((lists.words, True), (lists.subwords, False)):
-            a = words.automaton
-            matches = find_words(
-                folded.data,
-                folded.start,
-                folded.end,
-                kinds,
-                a.step,
-                a.kind,
-                a.pattern,
-                a.link,
-                a.size,
-                whole,
-            )
-            hits.append(matches)
+            extents = folded.data, folded.start, folded.end
+            hits.append(find_words(*extents, kinds, *words.automaton, whole))
         (rows, number), (sub_rows, sub_number) = hits
         listed = lists.words
         rules: list[tuple[str, Any, np.ndarray, np.ndarray, int]] = [

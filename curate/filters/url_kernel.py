@@ -18,6 +18,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import numpy as np
@@ -230,8 +231,7 @@ _SEPARATOR[[ord(c) for c in "/?&=#:;@,"]] = PART
 _SEPARATOR[[c for c in range(128) if chr(c).isalnum()]] = 0
 
 
-@dataclass(frozen=True)
-class Automaton:
+class Automaton(NamedTuple):
     """An automaton that finds patterns in bytes. `step` (int32[states, classes]) is the next state;
     `kind` (int32[256]) is a byte's class. `pattern` (int32[states]) is the pattern that ends at a
     state, or -1. `link` (int32[states]) is the state of the longest proper suffix that is a

@@ -251,9 +251,10 @@ def _check_hosts(
         )
 
 
-def _keys(
+def keys_of(
     data: bytes, location: str, label: str, hosts: bool, notices: list[str] | None = None
 ) -> list[np.ndarray]:
+    """Return the hashes of a list's entries in parts. The arguments are those of list_keys()."""
     parts = []
     before = entries = unused = 0
     adblock = hosts and _IS_ADBLOCK.search(data[:BLOCK]) is not None
@@ -292,26 +293,21 @@ def key_places(folded: Folded) -> tuple[np.ndarray, np.ndarray]:
     return first, last
 
 
-def host_keys(
-    locations: Sequence[str], sha256: dict[str, str], label: str, notices: list[str] | None = None
+def list_keys(
+    locations: Sequence[str],
+    sha256: dict[str, str],
+    label: str,
+    hosts: bool,
+    notices: list[str] | None = None,
 ) -> np.ndarray:
-    """Return uint64[entries]: the sorted hashes of the domains or hosts on lists. Raises UsageError
-    for an invalid line. `notices` gets a line per list that is empty or has unused rules."""
-    return _merged(locations, sha256, label, True, notices)
-
-
-def address_keys(
-    locations: Sequence[str], sha256: dict[str, str], label: str, notices: list[str] | None = None
-) -> np.ndarray:
-    """Return uint64[entries]: the sorted hashes of the URLs on lists."""
-    return _merged(locations, sha256, label, False, notices)
-
-
-def named_keys(names: Sequence[str], label: str, key: str) -> np.ndarray:
-    """Return uint64[entries]: the sorted hashes of domains that are written in a setting."""
-    data = "\n".join(names).encode("utf-8", "replace")
-    parts = _keys(data, key, label, hosts=True)
-    return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
+    """Return uint64[entries]: the sorted hashes of the domains or hosts on lists or, if not
+    `hosts`, of the URLs. Raises UsageError for an invalid host. `notices` gets a line per list that
+    is empty or has unused rules."""
+    parts = [np.empty(0, np.uint64)]
+    for location in locations:
+        data = _content(location, sha256, label, "domains" if hosts else "urls")
+        parts += keys_of(data, location, label, hosts, notices)
+    return np.sort(np.concatenate(parts))
 
 
 def _content(location: str, sha256: dict[str, str], label: str, member: str = "") -> bytes:
@@ -322,20 +318,6 @@ def _content(location: str, sha256: dict[str, str], label: str, member: str = ""
             file = archive.extractfile(member)
             return file.read() if file else b""
     return read_list(location, sha256.get(location), label, f"its sha256 in {label}.sha256")
-
-
-def _merged(
-    locations: Sequence[str],
-    sha256: dict[str, str],
-    label: str,
-    hosts: bool,
-    notices: list[str] | None,
-) -> np.ndarray:
-    parts = [np.empty(0, np.uint64)]
-    for location in locations:
-        data = _content(location, sha256, label, "domains" if hosts else "urls")
-        parts += _keys(data, location, label, hosts, notices)
-    return np.sort(np.concatenate(parts))
 
 
 def words(

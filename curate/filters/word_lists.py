@@ -6,13 +6,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, field_validator
 
 from curate.fetch.file_lists import read_list
 from curate.steps.contracts import FromFiles
 from llmcurate.base.errors import UsageError
 
 WordList = Path | tuple[str, ...]
+Names = Annotated[  # one name or several
+    tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
+]
 Location = Annotated[str, Field(json_schema_extra={"format": "path"})]  # or a URL, or a known name
 MOST_CHARS = 200  # the longest entry
 

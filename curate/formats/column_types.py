@@ -44,6 +44,8 @@ def kind_of_type(kind: pa.DataType) -> str | None:
         return "double"
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return "string"
+    if "_view" in str(kind) and (plain := _plain(kind)) != kind:  # Arrow cannot filter views
+        return kind_of_type(plain)
     return f"arrow:{pa.schema([('c', kind)]).serialize().to_pybytes().hex()}"
 
 

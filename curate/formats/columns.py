@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -23,7 +23,6 @@ from curate.documents.edits import EDIT, EDITS
 from curate.documents.rejected import REASON_COLUMNS
 from llmcurate.base.errors import UsageError
 
-Value = TypeVar("Value")
 FolderValues = dict[str, str | int | None]
 KNOWN = {name for name, _ in (*CORE, *PAYLOAD)}
 EXTRA = "extra"
@@ -52,11 +51,26 @@ class Columns:
                 return ours
         return f"input.{column}" if column in self.input_names else column
 
-    def record(self, record: dict[str, Value]) -> dict[str, Value]:
+    @property
+    def paths(self) -> dict[str, list[str]]:
+        """llmcurate's name -> path to a value inside structs, for input names such as `doc.text`.
+        A column whose own name has dots is preferred to the path."""
+        return {ours: name.split(".") for ours, name in self.input_names.items() if "." in name}
+
+    def record(self, record: dict[str, Any]) -> dict[str, Any]:
         """Return a record with llmcurate's names as keys."""
         if not self.input_names:
             return record
-        return {self.name(key): value for key, value in record.items()}
+        named = {self.name(key): value for key, value in record.items()}
+        for ours, path in self.paths.items():
+            value: Any = record
+            for name in path:
+                value = value.get(name) if isinstance(value, dict) else None
+            if value is not None and ours not in named:
+                named[ours] = value
+                if ours == "text":  # no step could edit it there
+                    named[self.name(path[0])] = _without(record[path[0]], path[1:])
+        return named
 
     def of(self, names: Sequence[str]) -> Columns:
         """Return the `Columns` to use for a table with the columns `names`. They are empty if
@@ -73,7 +87,10 @@ class Columns:
         strings = [n for n, kind in stated if kind.endswith("string") and n not in {*KNOWN, name}]
         texts = [n for n in strings if n.lower() not in KNOWN - {"text"}]
         ranks = {text: -rank for rank, text in enumerate(TEXT_NAMES, -len(TEXT_NAMES))}
-        order = {n: (ranks.get(n.strip().lower(), 0), (sizes or {}).get(n, 0)) for n in texts}
+        order = {
+            n: (ranks.get(n.strip().lower().rpartition(".")[2], 0), (sizes or {}).get(n, 0))
+            for n in texts
+        }
         likely = max(texts, key=order.__getitem__, default="")
         if sizes is not None and not any(order.get(likely, ())):
             likely = "NAME"
@@ -82,6 +99,12 @@ class Columns:
         more = f" and {len(stated) - 8} more" if len(stated) > 8 else ""
         advice = f": give --text-column {shlex.quote(likely)}" if texts else ""
         return f"{lacks}; the files have {have or 'no columns'}{more}{advice}"
+
+
+def _without(record: dict[str, Any], path: list[str]) -> dict[str, Any]:
+    name, *rest = path
+    kept = {key: value for key, value in record.items() if key != name}
+    return kept | {name: _without(record[name], rest)} if rest else kept
 
 
 def folder_columns(rel: str, columns: Columns = Columns()) -> FolderValues:

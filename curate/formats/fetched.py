@@ -205,7 +205,10 @@ def local_inputs(
         return list(paths)
     names, _ = with_commits(expanded(paths))
     lines: list[str] = []
-    files = [file for name in names for file in _files_of(name, folder, choice, lines)]
+    files: list[str | FileToFetch] = []
+    for name in names:
+        elsewhere = is_url(name) or name.lower().endswith(SUMS)
+        files += wanted_inputs(name, Path(folder), choice, lines) if elsewhere else [name]
     for line in lines:
         say(line, quiet)
     wanted = [file for file in files if isinstance(file, FileToFetch)]
@@ -216,13 +219,6 @@ def local_inputs(
         )
     fetch_all(wanted, quiet)
     return [str(file.target) if isinstance(file, FileToFetch) else file for file in files]
-
-
-def _files_of(
-    path: str, folder: str, choice: Choice, lines: list[str]
-) -> Sequence[str | FileToFetch]:
-    elsewhere = is_url(path) or path.lower().endswith(SUMS)
-    return wanted_inputs(path, Path(folder), choice, lines) if elsewhere else [path]
 
 
 def version(wanted: FileToFetch) -> str | None:

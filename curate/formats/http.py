@@ -275,30 +275,18 @@ def _brotli(data: bytes, limit: int) -> tuple[bytes, str | None]:
     decoder = brotli.Decompressor()
     parts: list[bytes] = []
     size = 0
-    bounded = hasattr(decoder, "can_accept_more_data")  # brotli >= 1.2
-    step = len(data) if bounded else 64
     try:
-        for at in range(0, len(data), step):
-            out = _process(decoder, data[at : at + step], bounded)
-            while True:
-                parts.append(out)
-                size += len(out)
-                if size > limit:
-                    return b"".join(parts), None
-                if not bounded or decoder.is_finished() or not out:
-                    break
-                out = _process(decoder, b"", bounded)
-            if decoder.is_finished():
+        while out := bytes(decoder.process(data, output_buffer_limit=1 << 20)):
+            data = b""
+            parts.append(out)
+            size += len(out)
+            if size > limit or decoder.is_finished():
                 return b"".join(parts), None
+        if decoder.is_finished():
+            return b"".join(parts), None
     except brotli.error as error:
         return b"".join(parts), str(error) or "not brotli"
     return b"".join(parts), "ends early"
-
-
-def _process(decoder: Any, data: bytes, bounded: bool) -> bytes:
-    if bounded:
-        return bytes(decoder.process(data, output_buffer_limit=1 << 20))
-    return bytes(decoder.process(data))
 
 
 def _zstd(data: bytes, limit: int) -> tuple[bytes, str | None]:

@@ -208,11 +208,6 @@ def write_plan(
     _write(pa.table({"slices": Partitions.of(partitions).rows}), folder / PARTITIONS)
 
 
-def map_plan(folder: Path) -> tuple[Files, Partitions]:
-    """Return the files and partitions that `write_plan` wrote into a folder, mapped into memory."""
-    return Files(_map(folder / FILES)), Partitions(_map(folder / PARTITIONS)["slices"])
-
-
 @dataclass(frozen=True)
 class PlanRest(Message):
     """The fields of an `InputPlan` that `InputPlan.write` does not store in columns."""
@@ -263,7 +258,8 @@ class InputPlan:
     def map(cls, folder: Path, rest: PlanRest) -> InputPlan:
         """Return the plan that `write` stored in a folder, with its files and partitions mapped
         into memory. `rest` is what `write` returned."""
-        return cls(*map_plan(folder), *vars(rest).values())
+        partitions = Partitions(_map(folder / PARTITIONS)["slices"])
+        return cls(Files(_map(folder / FILES)), partitions, *vars(rest).values())
 
     @classmethod
     def load(cls, data: dict[str, Any]) -> InputPlan:

@@ -113,7 +113,9 @@ def missing_text(records: Iterable[dict[str, Any]], columns: Columns) -> str | N
     for record in records:
         if isinstance(record.get("text"), str):
             return None
-        for name, value in record.items():
+        inner = ((k, v.items()) for k, v in record.items() if isinstance(v, dict))
+        within = {f"{k}.{name}": value for k, items in inner for name, value in items}
+        for name, value in (record | within).items():
             nested = (
                 "list" if isinstance(value, list) else "object" if isinstance(value, dict) else ""
             )

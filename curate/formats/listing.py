@@ -232,6 +232,7 @@ def _cannot_open(path: str, error: Exception) -> UsageError:
     return UsageError(f"input {path}: {error}")
 
 
+EMPTY, UNKNOWN = "an empty file", "unknown format"
 _PACKED = re.compile(r"(?i)\.(zip|rar|7z|tar|tgz)(\.\w+)?$")  # many files in one
 _RUN = "/.run"  # folder with the ledger, in an OUT that holds only products
 _HIDDEN = (".", "_")  # first characters of names that are skipped
@@ -551,7 +552,7 @@ def _opened(file: _Listed, columns: Columns) -> InputFile | _Notice:
             raise UsageError(
                 f"input {file.location}: not a format this tool reads{unpack or known}"
             )
-        return _Notice(f"skipped {path}: unknown format{unpack}")
+        return _Notice(f"skipped {path}: {UNKNOWN if stored.size else EMPTY}{unpack}")
     if missing := FORMATS[kind].missing:
         if not file.folder:
             raise UsageError(f"input {file.location}: {missing}")
@@ -559,7 +560,7 @@ def _opened(file: _Listed, columns: Columns) -> InputFile | _Notice:
     if (file.folder or unpack) and (reason := why_no_documents(path, kind, columns)):
         if not file.folder:
             raise UsageError(f"input {file.location}: {reason}{unpack}")
-        return _Notice(f"skipped {path}: {reason}{unpack}")
+        return _Notice(f"skipped {path}: {reason if stored.size else EMPTY}{unpack}")
     codec = "plain"
     if kind != "parquet":
         with open_input(path) as f:

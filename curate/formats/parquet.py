@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curate.documents.attributes import ATTRIBUTES, DocumentsFile
 from curate.documents.documents import CORE, DATE, PAYLOAD
@@ -208,9 +209,13 @@ def read_schema(path: str, columns: Columns = Columns()) -> pa.Schema:
     if twice := next((name for name, times in Counter(schema.names).items() if times > 1), None):
         raise SameName(f"input {path}: its schema has the column {twice!r} twice")
     columns = columns.of(schema.names)
-    schema = pa.schema([f.with_name(columns.name(f.name)) for f in schema])
+    inner = _inner(schema.empty_table(), columns) if columns.paths else {}
+    schema = _outer(schema.empty_table(), columns).schema if "text" in inner else schema
+    named = [f.with_name(columns.name(f.name)) for f in schema]
+    schema = pa.schema([*named, *(pa.field(name, c.type) for name, c in inner.items())])
     if "text" not in schema.names and "payload" not in schema.names:
-        kinds = {f.name: str(f.type).partition("<")[0] for f in schema}
+        fields = [field for top in schema for field in (top, *top.flatten())]
+        kinds = {f.name: str(f.type).partition("<")[0] for f in fields}
         raise UsageError(f"input {path}: {columns.missing(kinds)}")
     for name in KNOWN & set(schema.names):
         kind = schema.field(name).type
@@ -219,11 +224,42 @@ def read_schema(path: str, columns: Columns = Columns()) -> pa.Schema:
     return schema
 
 
+def _inner(table: pa.Table, columns: Columns) -> dict[str, pa.ChunkedArray]:
+    """Return the columns inside structs that `columns` leads to, by llmcurate's names."""
+    found = {}
+    for ours, (name, *path) in columns.paths.items():
+        if columns.input_names[ours] not in table.column_names:
+            with suppress(KeyError, pa.ArrowException):
+                found[ours] = pc.struct_field(table[name], path)
+    return found
+
+
+def _outer(table: pa.Table, columns: Columns) -> pa.Table:
+    """Return the table without the text in its struct, which no step could edit."""
+    name, *path = columns.paths["text"]
+    rest = _without(table[name].combine_chunks(), path)
+    at = table.column_names.index(name)
+    return table.remove_column(at) if rest is None else table.set_column(at, name, rest)
+
+
+def _without(structs: pa.StructArray, path: list[str]) -> pa.StructArray | None:
+    kept = dict(zip([field.name for field in structs.type], structs.flatten(), strict=True))
+    inner = kept.pop(path[0])
+    if path[1:] and (rest := _without(inner, path[1:])) is not None:
+        kept[path[0]] = rest
+    names = [*kept]
+    return (
+        pa.StructArray.from_arrays([*kept.values()], names, mask=structs.is_null())
+        if kept
+        else None
+    )
+
+
 def _holds_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    return binary or kind in (pa.string(), pa.large_string(), pa.string_view(), pa.null())
+    binary = (pa.binary(), pa.large_binary(), pa.binary_view())
+    return kind in (*binary, pa.string(), pa.large_string(), pa.string_view(), pa.null())
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
@@ -263,9 +299,14 @@ def read(portion: Portion) -> Iterator[pa.Table | Corrupt | OmittedValues]:
     rows = size = 0
 
     def table() -> pa.Table:
-        own = held[0].schema.names
-        names = [portion.columns.of(own).name(name) for name in own]
-        return pa.Table.from_batches(held).rename_columns(names).combine_chunks()
+        table = pa.Table.from_batches(held)
+        names = portion.columns.of(table.column_names)
+        inner = _inner(table, names)
+        table = _outer(table, names) if "text" in inner else table
+        table = table.rename_columns([names.name(name) for name in table.column_names])
+        for name, column in inner.items():
+            table = table.append_column(name, column)
+        return table.combine_chunks()
 
     try:
         for batch in _batches(portion):
@@ -303,6 +344,7 @@ def _batches(portion: Portion) -> Iterator[Any]:
         source = pa.OSFile(path) if "://" not in path else f
         file = _opened(source, pre_buffer=False, buffer_size=_BUFFER)
         names = portion.columns.of(file.schema_arrow.names)
+        known = KNOWN | {path[0] for path in names.paths.values()}
         within = f"{ATTRIBUTES}." if file.is_packed else ""
         for group in range(portion.start, file.num_row_groups if end is None else end):
             about = file.metadata.row_group(group)
@@ -317,7 +359,7 @@ def _batches(portion: Portion) -> Iterator[Any]:
                 memory[chunk.name] += chunk.memory
             total, gone = memory.total(), set()
             for name, size in sorted(memory.items(), key=lambda item: (-item[1], item[0])):
-                if total > portion.pages and names.name(name) not in KNOWN:
+                if total > portion.pages and not {names.name(name), name} & known:
                     total -= size
                     gone.add(name)
             for field in file.schema_arrow if gone else ():

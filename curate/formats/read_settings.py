@@ -8,6 +8,7 @@ import xxhash
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from llmcurate.base.disk.yaml_file import read_counts, within_64_bits
+from llmcurate.base.settings import Described
 
 if TYPE_CHECKING:
     from curate.formats.columns import Columns
@@ -16,108 +17,63 @@ if TYPE_CHECKING:
 BATCH_SECONDS = 600.0
 
 
-class ReadSettings(BaseModel):
+class ReadSettings(Described, BaseModel):
     """Settings for reading the input (the recipe's section `read`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     _numbers = field_validator("*")(within_64_bits)
     _counts = field_validator("*", mode="before")(read_counts)
 
-    partition_bytes: int | None = Field(
-        None,
-        ge=1 << 10,
-        description="Cut the input into partitions of about this many bytes, as stored. Without a"
-        " value 16 MiB; for an input above 64 GiB a 4096th of it, at most 1 GiB.",
-    )
-    batch_bytes: int = Field(
-        8 << 20,
-        ge=1 << 10,
-        description="End a batch of documents when its columns have this many bytes.",
-    )
-    batch_rows: int = Field(
-        1000, ge=1, description="End a batch of documents when it has this many rows."
-    )
-    batch_seconds: float = Field(
-        BATCH_SECONDS,
-        ge=0,
-        allow_inf_nan=False,
-        description="Most seconds for a batch. A batch that takes longer is processed document by"
-        " document; a document that alone takes longer, twice, is quarantined. 0: no limit.",
-    )
-    max_record_bytes: int = Field(
-        64 << 20,
-        ge=1,
-        description="Reject records and lines of more bytes than this. They are not held in memory"
-        " if the format allows that.",
-    )
-    max_payload_bytes: int = Field(
-        64 << 20,
-        ge=1,
-        description="Reject documents of more bytes than this after decompression.",
-    )
+    partition_bytes: int | None = Field(None, ge=1 << 10)
+    """Cut the input into partitions of about this many bytes, as stored. Without a value 16 MiB;
+    for an input above 64 GiB a 4096th of it, at most 1 GiB."""
+    batch_bytes: int = Field(8 << 20, ge=1 << 10)
+    """End a batch of documents when its columns have this many bytes."""
+    batch_rows: int = Field(1000, ge=1)
+    """End a batch of documents when it has this many rows."""
+    batch_seconds: float = Field(BATCH_SECONDS, ge=0, allow_inf_nan=False)
+    """Most seconds for a batch. A batch that takes longer is processed document by document; a
+    document that alone takes longer, twice, is quarantined. 0: no limit."""
+    max_record_bytes: int = Field(64 << 20, ge=1)
+    """Reject records and lines of more bytes than this. They are not held in memory if the format
+    allows that."""
+    max_payload_bytes: int = Field(64 << 20, ge=1)
+    """Reject documents of more bytes than this after decompression."""
     # The default is more than any column of published corpora has, even Common Crawl's 5 MiB pages.
-    max_carried_bytes: int = Field(
-        16 << 20,
-        ge=1,
-        description="Most bytes of carried columns in a document. Above it the largest values"
-        " become null and are counted; a value is never shortened, because that would change it.",
-    )
+    max_carried_bytes: int = Field(16 << 20, ge=1)
+    """Most bytes of carried columns in a document. Above it the largest values become null and are
+    counted; a value is never shortened, because that would change it."""
     # On by default: comparing takes a twelfth of the time of reading, and 2 % of a run of fineweb.
-    digests: Literal["count", "drop", "none"] = Field(
-        "count",
-        description="Compare the contents of WARC records with their WARC-Block-Digest and"
-        " WARC-Payload-Digest, if stated. count: keep documents that differ, count and report"
-        " them. drop: reject them. none: do not compare.",
-    )
-    quote: Literal["auto", "double", "none"] = Field(
-        "auto",
-        description="Quoting in CSV and TSV. double: a field that begins with a quotation mark is"
-        " quoted. none: the mark is a character like others. auto: CSV is quoted, and TSV if the"
-        " beginning of the file fits that better.",
-    )
-    columns: dict[Literal["id", "text", "url", "date", "lang", "source"], str] = Field(
-        {},
-        description="Input columns that have another name, by our name: {text: content, id: uuid}"
-        " reads the text from the column `content`.",
-    )
-    limit: int | None = Field(
-        None,
-        ge=1,
-        description="Read at most this many documents, the first of the input. Without a value,"
-        " read all.",
-    )
-    share: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="Read only this share of the documents, drawn by a hash of the id; skip and"
-        " count the others. Without a value, read all.",
-    )
-    seed: int = Field(
-        0, ge=0, description="Seed of the draw of `share`; another seed draws other documents."
-    )
-    split: str | None = Field(
-        None,
-        description="Splits to read from data sets of the Hugging Face hub: names or patterns,"
-        " separated by commas; * reads all. Without a value, read train.",
-    )
-    config: str | None = Field(
-        None,
-        description="Configurations to read from data sets of the Hugging Face hub: names or"
-        " patterns, separated by commas; * reads all. Without a value, read the default one.",
-    )
+    digests: Literal["count", "drop", "none"] = "count"
+    """Compare the contents of WARC records with their WARC-Block-Digest and WARC-Payload-Digest, if
+    stated. count: keep documents that differ, count and report them. drop: reject them. none: do
+    not compare."""
+    quote: Literal["auto", "double", "none"] = "auto"
+    """Quoting in CSV and TSV. double: a field that begins with a quotation mark is quoted. none:
+    the mark is a character like others. auto: CSV is quoted, and TSV if the beginning of the file
+    fits that better."""
+    columns: dict[Literal["id", "text", "url", "date", "lang", "source"], str] = {}
+    """Input columns that have another name, by our name: {text: content, id: uuid} reads the text
+    from the column `content`."""
+    limit: int | None = Field(None, ge=1)
+    """Read at most this many documents, the first of the input. Without a value, read all."""
+    share: float | None = Field(None, gt=0, le=1)
+    """Read only this share of the documents, drawn by a hash of the id; skip and count the others.
+    Without a value, read all."""
+    seed: int = Field(0, ge=0)
+    """Seed of the draw of `share`; another seed draws other documents."""
+    split: str | None = None
+    """Splits to read from data sets of the Hugging Face hub: names or patterns, separated by
+    commas; * reads all. Without a value, read train."""
+    config: str | None = None
+    """Configurations to read from data sets of the Hugging Face hub: names or patterns, separated
+    by commas; * reads all. Without a value, read the default one."""
     # The folder does not change the output, so it is not part of a run's identity.
-    fetch: str | None = Field(
-        None,
-        exclude=True,
-        description="Fetch inputs that are URLs into this folder and read them there.",
-    )
+    fetch: str | None = Field(None, exclude=True)
+    """Fetch inputs that are URLs into this folder and read them there."""
     # A run's identity includes the files that are read, not why others are skipped.
-    skip_unreadable: bool = Field(
-        False,
-        exclude=True,
-        description="Skip and count files and folders that cannot be read for lack of permission.",
-    )
+    skip_unreadable: bool = Field(False, exclude=True)
+    """Skip and count files and folders that cannot be read for lack of permission."""
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that decide which documents are read."""

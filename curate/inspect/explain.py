@@ -85,7 +85,7 @@ def find(out: Path, name: str) -> Account | None:
             path = out / "decisions.parquet"
             if path.exists():
                 decisions = Decision.rows(pq.read_table(path, filters=[("id", "=", name)]))
-            steps = _steps(out)
+            steps, problem = _steps(out)
             account = Account(
                 id=name,
                 out=str(out),
@@ -97,19 +97,19 @@ def find(out: Path, name: str) -> Account | None:
                 edits=[Cut(*edit) for edit in edits_of(row)],
                 decisions=decisions,
                 measured={k: v for k, v in row.items() if "." in k and v is not None},
-                explained={},
+                explained={"recipe": [problem]} if problem and row.get("text") else {},
                 text=row.get("text") or "",
             )
             if EDITS not in row:
                 lacks = "written with --plain or --columns, so scores and cuts are not recorded"
                 account.explained["corpus/"] = [lacks]
             _explain(steps, account)
-            if not isinstance(steps, str):
-                explains = (s for s in steps if isinstance(s, DescribesDecisions))
-                by_method = {getattr(s, "method", ""): s for s in explains}
-                for decision in decisions:
-                    if decision.method in by_method:
-                        decision.description = by_method[decision.method].describe(decision)
+            explains = (s for s in steps if isinstance(s, DescribesDecisions))
+            by_method = {getattr(s, "method", ""): s for s in explains}
+            for decision in decisions:
+                if decision.method in by_method:
+                    decision.description = by_method[decision.method].describe(decision)
+            if not problem:
                 inputs = _inputs(out, part, name, row.get("text"), edits_of(row))
                 _quote(steps, inputs, account)
             return account
@@ -127,20 +127,18 @@ def _gone(out: Path, name: str) -> Account | None:
     return Account(name, str(out), status, url, None, [], {}, [], [], {}, gone, "")
 
 
-def _steps(out: Path) -> tuple[Settings, ...] | str:
+def _steps(out: Path) -> tuple[tuple[Settings, ...], str]:
     from curate.steps.recipe import load
 
     if not (out / "recipe.yaml").exists():
-        return ()
+        return (), ""
     try:
-        return load(str(out / "recipe.yaml")).steps
+        return load(str(out / "recipe.yaml")).steps, ""
     except UsageError as error:
-        return str(error)
+        return (), str(error)
 
 
-def _settings(steps: tuple[Settings, ...] | str) -> dict[str, str]:
-    if isinstance(steps, str):
-        return {}
+def _settings(steps: tuple[Settings, ...]) -> dict[str, str]:
     limits = [(step.label, limit) for step in steps for limit in step.limits() if limit.setting]
     return {f"{label}.{limit.rule}": limit.setting for label, limit in limits}
 
@@ -182,11 +180,8 @@ def _slice(text: bytes, start: int, end: int | None) -> str:
     return text[start:end].decode("utf-8", "replace")
 
 
-def _explain(steps: tuple[Settings, ...] | str, account: Account) -> None:
+def _explain(steps: tuple[Settings, ...], account: Account) -> None:
     if not account.text:
-        return
-    if isinstance(steps, str):
-        account.explained["recipe"] = [steps]
         return
     measured = {name.rpartition(".")[0] for name in account.measured}
     for step in steps:

@@ -57,10 +57,10 @@ class Findings(ABC):
             write_text(path, content.encode("utf-8", "replace").decode("utf-8"))
         return paths
 
-    def show(self, out: Path | None, as_json: bool, colours: bool = False) -> None:
+    def show(self, out: Path | None, as_json: bool) -> None:
         """Print the text, or one line of JSON. Also write the files if OUT is given."""
         if not as_json:
-            echo(self.text(), colours)
+            echo(self.text())
         if out is not None:
             for path in self.write(out):
                 say(f"wrote {path}", as_json)

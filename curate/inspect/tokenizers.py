@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -36,7 +36,7 @@ class Documents:
 
     def __init__(
         self,
-        inputs: list[str],
+        inputs: Sequence[str],
         quiet: bool = False,
         read: ReadSettings | None = None,
         words: str | None = None,
@@ -113,19 +113,18 @@ def evaluate(
     pivot: str | None = None,
     price: float | None = None,
     context: int | None = None,
-    morphemes: Path | None = None,
     read: ReadSettings | None = None,
 ) -> TokenizerEvaluation:
     """Evaluate tokenizers on the documents of some inputs with `tokenize_kit.judge.compare`.
 
     `baseline` may be one of the tokenizers; if not, it is added as the last one. `dictionary`,
-    `separator` and `words` are arguments of `segmentation`; `morphemes` is a lexicon file. Raises
+    `separator` and `words` are arguments of `segmentation`. Raises
     UsageError if a tokenizer cannot be read, no document has text, or none is in the pivot
     language.
     """
     from tokenize_kit.formats.forms import file_of
     from tokenize_kit.formats.tiktoken import is_ranks
-    from tokenize_kit.judge.compare import compare, read_lexicon
+    from tokenize_kit.judge.compare import compare
 
     documents = Documents(inputs, quiet, read, words)
     named = [*tokenizers, *filter(None, [baseline])]
@@ -145,7 +144,6 @@ def evaluate(
         pivot=pivot,
         price=price,
         context=context,
-        lexicon=None if morphemes is None else read_lexicon(morphemes),
     )
     first = figures["tokenizers"][0]
     if not first["bytes"]:
@@ -170,7 +168,6 @@ def evaluate(
         "pivot": pivot,
         "price": price,
         "context": context,
-        "morphemes": morphemes and str(morphemes),
     }
     return TokenizerEvaluation({"inputs": inputs, **documents.tally, **settings, **figures})
 
@@ -286,14 +283,9 @@ FIGURES: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("characters_a_token", "characters per token", ratio, 1),
     ("nsl", "tokens over the baseline's (NSL)", ratio, -1),
     ("tokens_a_letter", "tokens per letter, scripts without spaces", ratio, -1),
-    ("gini_a_byte", "Gini of languages, tokens per byte", ratio, -1),
-    ("gini_a_character", "Gini of languages, tokens per character", ratio, -1),
-    ("gini_a_text", "Gini of languages, tokens per text", ratio, -1),
     ("boundary_f1", "word boundaries kept (F1)", ratio, 1),
     ("boundary_precision", "  precision", ratio, 1),
     ("boundary_recall", "  recall", ratio, 1),
-    ("morpheme_recall", "morpheme boundaries kept", share, 1),
-    ("morpheme_precision", "  precision", share, 1),
     ("only_marks_share", "tokens of only marks or vowels", share, -1),
     ("unknown_share", "unknown tokens", share, -1),
     ("parts_share", "tokens that are partial characters", share, -1),
@@ -324,8 +316,6 @@ COSTS = {
     "price_a_million_characters": "price per million characters",
     "context_pages": "pages in the context",
 }
-COLOURS = tuple(f"\x1b[30;48;5;{n}m" for n in (152, 223, 151, 218))
-OFF = "\x1b[0m"
 Body = list[tuple[list[str], list[int]]]  # cells, and the positions of the best among the numbers
 
 
@@ -339,7 +329,6 @@ class TokenizerEvaluation(Computed):
         "ratio": ratio, "whole": whole, "share": share, "pages": pages, "cut_digits": cut_digits,
         "script_name": script_name,
     }  # fmt: skip
-    colours: bool = False  # True if the terminal shows colours
 
     @property
     def tokenizers(self) -> list[dict[str, Any]]:
@@ -395,7 +384,7 @@ class TokenizerEvaluation(Computed):
         return lines
 
     def text(self) -> str:
-        first, colours = self.tokenizers[0], self.colours
+        first = self.tokenizers[0]
         names = [short(t["name"]) for t in self.tokenizers]
         body: Body = [([title, *cells], best) for title, cells, best in self.rows()]
         lines = [
@@ -403,10 +392,10 @@ class TokenizerEvaluation(Computed):
             " characters,"
             f" {first['words']:,} words",
             "",
-            *_grid(["", *names], body, colours),
+            *_grid(["", *names], body),
         ]
         if any(best for _, best in body):
-            lines.append(f"{'bold' if colours else '*'}: the best in its line")
+            lines.append("*: the best in its line")
         if "baseline" in self.figures:
             lines.append(f"baseline: {short(self.figures['baseline'])}")
         lines += self._vocabularies(names)
@@ -419,7 +408,7 @@ class TokenizerEvaluation(Computed):
                 lines += [
                     "─" * 40,
                     f"{name}: {counted(tokens, 'token')}",
-                    _cut(cut, colours),
+                    _cut(cut),
                 ]
         return "\n".join(lines)
 
@@ -451,7 +440,7 @@ class TokenizerEvaluation(Computed):
     def _vocabularies(self, names: list[str]) -> list[str]:
         scripts = self.scripts(SCRIPTS_SHOWN, None)
         body: Body = [([label, *map(whole, counts)], []) for label, counts in scripts]
-        lines = ["", "tokens of the vocabulary by script", *_grid(["", *names], body, False)]
+        lines = ["", "tokens of the vocabulary by script", *_grid(["", *names], body)]
         for pair in self.figures["overlaps"][:PAIRS_SHOWN]:
             first, second = names[pair["first"]], names[pair["second"]]
             lines.append(
@@ -494,7 +483,7 @@ class TokenizerEvaluation(Computed):
         ]
         rest = len(first) - GROUPS_SHOWN
         more = f" (those with the most text; {rest} more)" if rest > 0 else ""
-        return ["", title + more, *_grid(["", "texts", *names], body, self.colours)]
+        return ["", title + more, *_grid(["", "texts", *names], body)]
 
 
 def short(name: str) -> str:
@@ -502,39 +491,25 @@ def short(name: str) -> str:
     return shown if len(shown) <= NAME else "…" + shown[1 - NAME :]
 
 
-def _grid(head: list[str], body: Body, colours: bool) -> list[str]:
-    bold = [(y, x + 1) for y, (_, best) in enumerate(body) for x in best]
-    if not colours and bold:
-        cells = [
-            [c + (("*" if x - 1 in best else " ") if x else "") for x, c in enumerate(row)]
-            for row, best in body
-        ]
-        return table([head[0], *(f"{h} " for h in head[1:])], cells)
-    return table(head, [row for row, _ in body], bold=bold)
+def _grid(head: list[str], body: Body) -> list[str]:
+    if not any(best for _, best in body):
+        return table(head, [row for row, _ in body])
+    cells = [
+        [c + (("*" if x - 1 in best else " ") if x else "") for x, c in enumerate(row)]
+        for row, best in body
+    ]
+    return table([head[0], *(f"{h} " for h in head[1:])], cells)
 
 
 def quoted(word: str, most: int = 24) -> str:
     return f"“{plain(word, most).replace(chr(10), '↵').replace(chr(9), '→')}”"
 
 
-def _cut(pieces: list[tuple[str, int]], colours: bool) -> str:
-    """Join pieces of (text, number of tokens), in colours or with bars; `×n` means n tokens."""
+def _cut(pieces: list[tuple[str, int]]) -> str:
+    """Join pieces of (text, number of tokens) with bars; `×n` means n tokens."""
     shown = []
     for piece, tokens in pieces:
         word = plain(piece).replace("\n", "↵\n").replace("\t", "→")
         space = tokens == 0 and piece.isspace()  # most whole-word tokenizers omit spaces
         shown.append(word if tokens == 1 or space else f"{word}×{tokens}")
-    if not colours:
-        return "|".join(shown)
-    out = []
-    colour = 0
-    for word, (_, tokens) in zip(shown, pieces, strict=True):
-        if tokens == 0:
-            out.append(word)
-            continue
-        start = COLOURS[colour % len(COLOURS)]
-        colour += 1
-        # The background colour must stop at the end of a line.
-        inner = word.replace("\n", f"{OFF}\n{start}")
-        out.append(f"{start}{inner}{OFF}")
-    return "".join(out)
+    return "|".join(shown)

@@ -1,6 +1,6 @@
 """The search for a mixture of sources: `llmcurate mix search`.
 
-OUT/  tokenizer/  shards/NAME/   sources that are documents, encoded as by `llmcurate compare`
+OUT/  tokenizer/  shards/NAME/   sources, encoded as by `llmcurate compare`
       eval/NAME/  overlap.json   evaluation texts, without text that is in a source
       runs/MIXTURE/seed-0/       a small model, and its scores.npz; MIXTURE: a digest of the mixture
       runs/MIXTURE/mixture.json  the content from which the digest is computed
@@ -32,7 +32,7 @@ from curate.experiment.corpora import (
 )
 from curate.experiment.evaluation import TextFigures, draw_text, encode_uncontaminated, find_overlap
 from curate.experiment.figures import Cost, Gap, Rows
-from curate.experiment.runs import EngineChoice, Machine, RunTask, Training, machines_of, make_runs
+from curate.experiment.runs import Machine, RunTask, Training, machines_of, make_runs
 from curate.inspect.results import Findings
 from curate.products.eval_texts import are_shards, check_names
 from curate.run.records import Options
@@ -154,7 +154,6 @@ class MixtureSearch(Findings):
     total: float
     max_epochs: float
     out: str
-    encoded: bool  # True if this search encoded the sources
     tokenizer: Tokenizer
     model: str
     changes: dict[str, Any]
@@ -163,7 +162,6 @@ class MixtureSearch(Findings):
     eval_weights: dict[str, float] | None
     regressions: dict[str, Error]  # name -> error on the target
     regression: str  # name of the one that chose the optimum
-    texts: dict[str, dict[str, Error]]  # text -> {regression: error}
     mixtures: dict[str, Mixture]
     confirmed: Confirmed | None
     points: list[Point]
@@ -250,8 +248,6 @@ class MixtureSearch(Findings):
         shares = self.mixtures["optimum"].shares
         weights = ",".join(f"{name}={100 * share:.2f}" for name, share in shares.items())
         run = f"llmcurate run {self.out}/mixture.yaml -o model --set pretrain.steps=N"
-        if not self.encoded:
-            return [f"--weights {weights}", run]
         inputs = " ".join(f"{s.name}={shlex.quote(s.input)}" for s in self.sources)
         mix = (
             f"llmcurate mix {inputs} --weights {weights} --total {self.total:.0f} --max-epochs"
@@ -283,7 +279,6 @@ class Prepared:
     sets: Sets
     tokenizer: Tokenizer
     facts: dict[str, TextFigures]
-    encoded: bool  # False if the sources were shards already
 
 
 def prepare(
@@ -292,65 +287,52 @@ def prepare(
     out: Path,
     chosen: MixSearch,
     sets: Sequence[str],
-    place: EngineChoice,
+    options: Options,
 ) -> Prepared:
     """Encode the sources, in the order of their names, and the evaluation texts. Raises UsageError
     if the sources cannot be mixed."""
     check_names(inputs)
+    if shards := next(filter(are_shards, inputs.values()), None):
+        raise UsageError(f"mix search: {shards} is token shards: give the documents")
     changes = read_sets(sets, [])
     eval_texts = [
         draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt, changes.read)
         for text in texts.items()
     ]
-    with_shards = [name for name, path in inputs.items() if are_shards(path)]
-    if with_shards and len(with_shards) < len(inputs):
-        other = next(name for name in inputs if name not in with_shards)
-        raise UsageError(
-            f"mix search: {with_shards[0]} is token shards, {other} is not: give either shards of"
-            " one tokenizer or documents for all sources"
-        )
-    local = Options(place.workers, place.quiet)
-    if with_shards:
-        folders = {name: Path(path) for name, path in inputs.items()}
-        tokenizer, origin = _tokenizer_of(folders), "of the shards"
-        corpora: list[Corpus] = []
-    else:
-        corpora = [Corpus(name, (path,)) for name, path in inputs.items()]
-        kept = out / "tokenizer" / "tokenizer.json"
-        if chosen.tokenizer is None and kept.is_file():
-            # Another tokenizer would invalidate all existing runs when a source is added.
-            asked = read_json(out / "tokenizer" / "tokenizer_card.json")["vocab_asked"]
-            if asked != int(changes.values("tokenizer").get("vocab", chosen.vocab)):
-                raise UsageError(
-                    f"the runs in {out} have a tokenizer of {counted(asked, 'token')}: give"
-                    f" --vocab {asked}, or another folder"
-                )
-            tokenizer, origin = kept, "the one in OUT, trained when the search began"
-        else:
-            choices = choose_tokenizers(corpora, chosen.tokenizer, chosen.vocab, changes)
-            new_tokenizer = make_tokenizers(choices, corpora, out, local)[corpora[0].name]
-            tokenizer, origin = new_tokenizer.file, new_tokenizer.origin
-        folders = {
-            corpus.name: encode_corpus(
-                corpus, tokenizer, changes, out / "shards" / corpus.name, ORDER, local
+    local = Options(options.workers, options.quiet)
+    corpora = [Corpus(name, (path,)) for name, path in inputs.items()]
+    kept = out / "tokenizer" / "tokenizer.json"
+    if chosen.tokenizer is None and kept.is_file():
+        # Another tokenizer would invalidate all existing runs when a source is added.
+        asked = read_json(out / "tokenizer" / "tokenizer_card.json")["vocab_asked"]
+        if asked != int(changes.values("tokenizer").get("vocab", chosen.vocab)):
+            raise UsageError(
+                f"the runs in {out} have a tokenizer of {counted(asked, 'token')}: give"
+                f" --vocab {asked}, or another folder"
             )
-            for corpus in corpora
-        }
-    sources = [_source(name, inputs[name], folders[name]) for name in sorted(inputs)]
-    if corpora:
-        say("comparing evaluation texts with the sources by 13-grams", place.quiet)
-        digests = {name: file_digest(path / "manifest.json") for name, path in folders.items()}
-        shares = find_overlap(eval_texts, corpora, digests, out, changes.read)
+        tokenizer, origin = kept, "the one in OUT, trained when the search began"
     else:
-        say("sources are token shards: no comparison with evaluation texts", place.quiet)
-        shares = {"": {text.name: [0.0] * len(text.documents) for text in eval_texts}}
-    facts = {}
-    for text in eval_texts:
-        encoded = {out / "eval" / text.name: tokenizer}
-        fact = encode_uncontaminated(text, shares, chosen.max_overlap, encoded)
-        facts[text.name] = fact if corpora else replace(fact, overlap=None)
+        choices = choose_tokenizers(corpora, chosen.tokenizer, chosen.vocab, changes)
+        new_tokenizer = make_tokenizers(choices, corpora, out, local)[corpora[0].name]
+        tokenizer, origin = new_tokenizer.file, new_tokenizer.origin
+    folders = {
+        corpus.name: encode_corpus(
+            corpus, tokenizer, changes, out / "shards" / corpus.name, ORDER, local
+        )
+        for corpus in corpora
+    }
+    sources = [_source(name, inputs[name], folders[name]) for name in sorted(inputs)]
+    say("comparing evaluation texts with the sources by 13-grams", options.quiet)
+    digests = {name: file_digest(path / "manifest.json") for name, path in folders.items()}
+    shares = find_overlap(eval_texts, corpora, digests, out, changes.read)
+    facts = {
+        text.name: encode_uncontaminated(
+            text, shares, chosen.max_overlap, {out / "eval" / text.name: tokenizer}
+        )
+        for text in eval_texts
+    }
     described = Tokenizer(origin, str(tokenizer), file_digest(tokenizer))
-    return Prepared(sources, changes, described, facts, not with_shards)
+    return Prepared(sources, changes, described, facts)
 
 
 def _source(name: str, path: str, folder: Path) -> Source:
@@ -363,25 +345,6 @@ def _source(name: str, path: str, folder: Path) -> Source:
     return Source(name, path, str(folder), tokens, shards.documents, shards.fingerprint)
 
 
-def _tokenizer_of(folders: Mapping[str, Path]) -> Path:
-    from train.data.shards import read_shards
-
-    opened = {name: read_shards(folder) for name, folder in folders.items()}
-    first, *others = opened
-    for name in others:
-        if opened[name].tokenizer_sha256 != opened[first].tokenizer_sha256:
-            raise UsageError(
-                f"mix search: {name} and {first} were encoded by different tokenizers: encode them"
-                " with one"
-            )
-    file = opened[first].tokenizer
-    if file is None:
-        raise UsageError(
-            f"mix search: {folders[first]} has no tokenizer.json, which evaluation texts need"
-        )
-    return file
-
-
 _FILE = "mixture.json"
 
 
@@ -392,7 +355,7 @@ def search_mixture(
     out: Path,
     chosen: MixSearch,
     sets: Sequence[str],
-    place: EngineChoice,
+    options: Options,
 ) -> MixtureSearch:
     """Run the search and return its figures; finished runs are not repeated. `weights` are the
     weights of the target texts, or empty to weight texts by their bytes. Raises UsageError before
@@ -407,7 +370,7 @@ def search_mixture(
         unmatched = sorted(set(weights) ^ set(texts))[0]
         raise UsageError(f"mix search: {unmatched} must be in both --on-weights and --on")
     make_folder(out)
-    prepared = prepare(inputs, texts, out, chosen, sets, place)
+    prepared = prepare(inputs, texts, out, chosen, sets, options)
     training = Training(
         chosen.model,
         prepared.sets.values("model"),
@@ -419,7 +382,7 @@ def search_mixture(
         },
         {name: str(out / "eval" / name) for name in texts},
     )
-    return _Search(prepared, training, dict(weights), out, chosen, place).figures()
+    return _Search(prepared, training, dict(weights), out, chosen, options).figures()
 
 
 @dataclass(frozen=True)
@@ -438,7 +401,7 @@ class _Search:
     weights: dict[str, float]
     out: Path
     chosen: MixSearch
-    place: EngineChoice
+    options: Options
 
     def __post_init__(self) -> None:
         self._check_supply("--total", self.chosen.total)
@@ -525,21 +488,21 @@ class _Search:
             folder.mkdir(parents=True, exist_ok=True)
             write_text(folder / _FILE, json.dumps(self.identity(point.shares), indent=1) + "\n")
         tasks = [point.task for point in points]
-        make_runs(tasks, self.place, title)
+        make_runs(tasks, self.options, title)
         return Rows(tasks, self.chosen.seed)
 
     def figures(self) -> MixtureSearch:
         points, chosen = self.points(), self.chosen
         earlier = sum(point.earlier for point in points)
         if earlier:
-            say(f"{counted(earlier, 'earlier run')} in {self.out} used too", self.place.quiet)
+            say(f"{counted(earlier, 'earlier run')} in {self.out} used too", self.options.quiet)
         rows = self.make(points, "mixtures")
         target = Target.of(rows, self.weights)
         shares = np.array(
             [[p.shares.get(source.name, 0) / WHOLE for source in self.sources] for p in points]
         )
         bits = target.bits(rows, points)
-        say("fitting regressions", self.place.quiet)
+        say("fitting regressions", self.options.quiet)
         regressions: list[Regression] = [Linear(), Trees(seed=chosen.seed)]
         errors = [held_out(r, shares, bits, target.weights, chosen.seed) for r in regressions]
         best = int(np.argmin([error.rmse for error in errors]))
@@ -567,13 +530,6 @@ class _Search:
             "best sampled": sampled,
         }
         confirmed, confirming = self._confirm(fitted.shares, target)
-        texts = {
-            name: {
-                r.name: Error.of(held_out(r, shares, bits, weights, chosen.seed))
-                for r in regressions
-            }
-            for name, weights in target.by_text.items()
-        }
         used = [
             {"name": source.name, "shards": source.shards, "weight": int(count)}
             for source, count in zip(self.sources, whole_shares(fitted.shares), strict=True)
@@ -591,7 +547,6 @@ class _Search:
             chosen.total,
             chosen.max_epochs,
             str(self.out),
-            self.prepared.encoded,
             self.prepared.tokenizer,
             self.training.model,
             self.training.changes,
@@ -600,7 +555,6 @@ class _Search:
             self.weights or None,
             {r.name: Error.of(e) for r, e in zip(regressions, errors, strict=True)},
             regressions[best].name,
-            texts,
             mixtures,
             confirmed,
             [
@@ -645,7 +599,7 @@ class _Search:
             return None, []
         whole = whole_shares(self.natural), whole_shares(shares)
         if (whole[0] == whole[1]).all():
-            say("the optimum is the natural mixture: nothing to confirm", self.place.quiet)
+            say("the optimum is the natural mixture: nothing to confirm", self.options.quiet)
             return None, []
         first = self.chosen.seed + 1
         seeds = range(first, first + self.chosen.confirm)

@@ -55,8 +55,9 @@ def run_sweep(
 ) -> None:
     """Train a sweep into `out`, print its table and write OUT/sweep.json. Raises LlmcurateError."""
     from curate.experiment.budget import cost
-    from curate.experiment.runs import EngineChoice, Training, make_runs
+    from curate.experiment.runs import Training, make_runs
     from curate.products.pretraining import NAMES
+    from curate.run.records import Options
     from llmcurate.base.settings import flatten, from_dict, to_dict, unflatten
     from train.config import TrainConfig
     from train.device import pick_device
@@ -69,7 +70,10 @@ def run_sweep(
     settings = chosen.model_dump(include={"rows", "context", "lr", "device"})
     settings = {**SETTINGS, **settings, **own}
     train = from_dict(TrainConfig, unflatten({**settings, "steps": 1}), "pretrain")
-    kind, amounts = _budgets(chosen)
+    kind, text = ("flops", chosen.flops) if chosen.flops else ("tokens", chosen.tokens)
+    if not text or (chosen.flops and chosen.tokens):
+        raise UsageError("give either --flops or --tokens")
+    amounts = _amounts(kind, text)
     distinct = chosen.unique_tokens
     unique = [int(item) for item in _amounts("unique-tokens", distinct)] if distinct else []
     sizes, parts = ladder(chosen.sizes, changes=changes), parts_of(kind, amounts, unique)
@@ -95,7 +99,7 @@ def run_sweep(
             ]
             groups.append((name, tasks))
     tasks = [task for _, own_tasks in groups for task in own_tasks]
-    make_runs(tasks, EngineChoice(quiet=quiet), "training a sweep")
+    make_runs(tasks, Options(quiet=quiet), "training a sweep")
     found = [found_by(name, [task.folder for task in own]) for name, own in groups]
     points = [point for own_points, _ in found for point in own_points]
     figures = Sweep(
@@ -114,13 +118,6 @@ def run_sweep(
         return
     echo("\n".join(sweep_lines(figures)))
     say(f"wrote {out / SWEEP}", quiet)
-
-
-def _budgets(chosen: ScalingRun) -> tuple[str, list[float]]:
-    kind, text = ("flops", chosen.flops) if chosen.flops else ("tokens", chosen.tokens)
-    if not text or (chosen.flops and chosen.tokens):
-        raise UsageError("give either --flops or --tokens")
-    return kind, _amounts(kind, text)
 
 
 def _amounts(option: str, text: str) -> list[float]:

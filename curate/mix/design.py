@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from fractions import Fraction
@@ -101,11 +101,7 @@ Key = tuple[str, int]  # group, bucket of scores
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of a mix. If the amounts or epochs of groups are given, `weights` are not used.
-
-    `curve` takes a power (an exponent >= 0) and returns the epochs per score bucket; larger powers
-    favour the best buckets. The power for a group is chosen so that the group's amount is reached.
-    """
+    """The settings of a mix. `weights` are not used if amounts or epochs of groups are given."""
 
     weights: str | Mapping[str, float] = "proportional"  # policy, preset, or number per group
     alpha: float = 0.3
@@ -116,7 +112,6 @@ class Request:
     caps: Mapping[str, float] = field(default_factory=dict)  # largest share in the mix
     max_epochs: float = 4.0
     buckets: tuple[float, ...] | None = None  # relative epochs per score bucket
-    curve: Callable[[float], list[float]] | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +131,7 @@ def exact(number: float | int | str) -> Fraction:
 def design(sizes: Mapping[Key, int], request: Request) -> Design:
     """Return the mix that a request gives for strata of these sizes. Raises UsageError if the
     request names a group that does not exist or has contradicting bounds."""
-    by_bucket = request.buckets if request.curve is None else None
+    by_bucket = request.buckets
     times = {key: exact(by_bucket[key[1]]) if by_bucket else Fraction(1) for key in sizes}
     groups = sorted({group for group, _ in sizes})
     check(groups, request)
@@ -151,43 +146,17 @@ def design(sizes: Mapping[Key, int], request: Request) -> Design:
     capacity = {
         g: Fraction(int(cap * effective[g] / most[g])) if most[g] else Fraction(0) for g in groups
     }
-    if request.curve is not None:
-        flat = request.curve(0.0)
-        capacity = {g: Fraction(int(_reached(sizes, g, flat))) for g in groups}
     if request.amounts or request.epochs:
         plan = _by_group(groups, effective, capacity, request)
     else:
         plan = _shared(groups, effective, capacity, request)
     strata: dict[Key, int] = dict.fromkeys(sizes, 0)
     for group, amount in plan.amounts.items():
-        if request.curve is not None:
-            epochs = _on_curve(sizes, group, amount, request.curve)
-            times |= {key: exact(epochs[key[1]]) for key in sizes if key[0] == group}
         buckets = {str(b): times[g, b] * n for (g, b), n in sizes.items() if g == group}
         if amount and any(buckets.values()):
             for bucket, quota in quotas(buckets, amount).items():
                 strata[group, int(bucket)] = quota
     return Design(plan.amounts, strata, plan.refused)
-
-
-MOST_POWER = 64.0  # steepest curve: almost only the best bucket is left
-
-
-def _reached(sizes: Mapping[Key, int], group: str, epochs: list[float]) -> float:
-    return sum(n * epochs[b] for (g, b), n in sorted(sizes.items()) if g == group)
-
-
-def _on_curve(
-    sizes: Mapping[Key, int], group: str, amount: int, curve: Callable[[float], list[float]]
-) -> list[float]:
-    low, high = 0.0, MOST_POWER
-    for _ in range(50):
-        middle = (low + high) / 2
-        if _reached(sizes, group, curve(middle)) > amount:
-            low = middle
-        else:
-            high = middle
-    return curve(round(high, 9))
 
 
 def check(groups: list[str], request: Request) -> None:

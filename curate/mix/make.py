@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,17 +29,17 @@ from curate.mix.measure import (
     Measured,
     PartialEpoch,
     Rows,
-    Sizes,
     choose,
     keys,
     last_keys,
     measure,
     positions,
+    sizes_in,
 )
 from curate.mix.settings import MixSettings
 from curate.mix.sources import EPOCH, SOURCE, Source
 from curate.mix.spill import Copy, Hashed, Spill
-from curate.mix.table import Amounts, Bucket, Inputs, MixRecord, Row
+from curate.mix.table import Amounts, Bucket, Inputs, MixRecord, Overlap, Row
 from llmcurate.base.disk.files import remove, text_digest
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.disk.process import Threads
@@ -216,6 +216,40 @@ def count_taken(
     )
 
 
+def count_shared(rows: Path, groups: list[str]) -> Overlap:
+    """Count the texts that several groups have, by their hashes. `rows` is the file that
+    `count_taken` wrote, with the columns grp, hash, size and taken."""
+    from llmcurate.base.disk.database import literal, scratch_database
+
+    count = len(groups)
+    documents = [[0] * count for _ in groups]
+    size = [[0] * count for _ in groups]
+    with scratch_database(rows.with_name(".spill-overlap")) as db:
+        db.execute(
+            f"""CREATE TABLE texts AS
+            SELECT hash AS text, grp, count(*) AS n, sum(size)::BIGINT AS s, max(size) AS one,
+                   max(size) FILTER (taken) AS best
+            FROM read_parquet({literal(rows)}) GROUP BY text, grp"""
+        )
+        pairs = db.execute(
+            """WITH shared AS (
+                 SELECT * FROM texts WHERE text IN (
+                   SELECT text FROM texts GROUP BY text HAVING count(*) > 1))
+            SELECT a.grp, b.grp, sum(a.n)::BIGINT, sum(a.s)::BIGINT
+            FROM shared a JOIN shared b USING (text) WHERE a.grp <> b.grp GROUP BY a.grp, b.grp"""
+        ).fetchall()
+        inner = db.execute(
+            "SELECT grp, sum(n - 1)::BIGINT, sum(s - one)::BIGINT FROM texts GROUP BY grp"
+        ).fetchall()
+        for a, b, n, s in [*pairs, *((g, g, n, s) for g, n, s in inner)]:
+            documents[a][b], size[a][b] = n, s
+        ((unique_documents, unique),) = db.execute(
+            """SELECT count(*), coalesce(sum(best), 0)::BIGINT
+            FROM (SELECT max(best) AS best FROM texts GROUP BY text HAVING max(best) IS NOT NULL)"""
+        ).fetchall()
+    return Overlap(groups, documents, size, unique_documents, unique)
+
+
 Say = Callable[[str], None]
 
 
@@ -247,24 +281,10 @@ def prepare(
     )
     if mix.by is None:  # fail before anything is read
         check(sorted(source.name for source in sources), mix.request())
-    if unknown := sorted(set(mix.shards) - {source.name for source in sources}):
-        raise UsageError(f"mix: shards names {unknown[0]!r}, which is not a source")
-    size = Sizes(mix.unit, Path(mix.tokenizer) if mix.tokenizer else None, mix.shards)
+    size = sizes_in(mix.unit, Path(mix.tokenizer) if mix.tokenizer else None)
     path = scratch / "measured.parquet"
-    near = None
-    if mix.overlap == "minhash":
-        from curate.mix.overlap import BandKeys
-
-        near = BandKeys(sources, scratch)
-    try:
-        hashed = mix.overlap == "exact"
-        measured = measure(sources, strata, size, mix.seed, path, hashed, near, copy)
-    except BaseException:
-        if near is not None:
-            near.close(failed=True)
-        raise
-    if near is not None:
-        near.close()
+    hashed = mix.overlap == "exact"
+    measured = measure(sources, strata, size, mix.seed, path, hashed, copy)
     sizes = {} if mix.by else {(source.name, 0): 0 for source in sources}
     sizes |= measured.keyed(measured.sizes)
     if not any(sizes.values()):
@@ -277,17 +297,11 @@ def prepare(
     groups = sorted({group for group, _ in sizes})
     number_of = {group: number for number, group in enumerate(groups)}
     group_numbers = np.array([number_of[group] for group, _ in strata.keys], np.int32)
-    marked = scratch / "marked.parquet" if mix.overlap != "none" else None
+    marked = scratch / "marked.parquet" if hashed else None
     totals = count_taken(measured, chosen, group_numbers, marked)
     if not totals.copies.any():
         raise UsageError("mix: the mix is smaller than one document; ask for more")
-    shared = None
-    if marked is not None:
-        from curate.mix.overlap import overlap
-
-        shared = overlap(marked, groups, near.path if near else None)
-        if near is not None:
-            shared = replace(shared, from_index=sorted(near.kept), not_in_index=near.absent)
+    shared = count_shared(marked, groups) if marked is not None else None
     record = MixRecord(
         mix.unit,
         mix.unit == "tokens" and not mix.tokenizer,

@@ -3,8 +3,8 @@
 Reading writes one small row per document to a parquet file: stratum (number of a group and score
 bucket), key, size, bytes and hash of the text. So documents are chosen without the texts in memory.
 The decoded documents also go to disk, so writing the mix does not read the sources again. Sizes are
-tokens, bytes or documents. Tokens are counted by a tokenizer, or read from token shards made with
-that tokenizer; without a tokenizer they are estimated as bytes / 4.
+tokens, bytes or documents. Tokens are counted by a tokenizer; without one they are estimated as
+bytes / 4.
 
 The repetitions and positions of a document depend only on seed, source and id. An epoch is all
 documents of a source once, ordered by 64-bit keys. If a source has E epochs, a document's copy in
@@ -19,69 +19,33 @@ the noise of a random order.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.mix.design import Key, Strata
 from curate.mix.sources import SOURCE, Source
-from curate.steps.contracts import sha256
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.mix.overlap import BandKeys
     from curate.mix.spill import Copy
 
 
 BYTES_A_TOKEN = 4  # estimate without a tokenizer, as in the report (inspect/report/page.py)
 Size = Callable[[np.ndarray, np.ndarray], np.ndarray]  # data, offsets -> int64[rows]
-COLUMNS = ["id", "tokens", "bytes"]
 
 
-class Sizes:
-    """Measures the sizes of documents. Call `of` for each batch of all sources in reading order,
-    then call `end`. `shards` maps a source's name to a folder of token shards, whose counts are
-    used. Raises UsageError if the tokenizer or the shards cannot be used."""
-
-    def __init__(
-        self, unit: str, tokenizer: Path | None = None, shards: Mapping[str, str] | None = None
-    ) -> None:
-        self._count = _counter(unit, tokenizer)
-        self._shards = {
-            name: ShardCounts(name, Path(folder), tokenizer)
-            for name, folder in sorted((shards or {}).items())
-        }
-
-    def of(
-        self, source: str, batch: pa.RecordBatch, data: np.ndarray, offsets: np.ndarray
-    ) -> np.ndarray:
-        """Return int64[rows]: the sizes of the next documents of a source. `data` (uint8[bytes])
-        and `offsets` (int64[rows + 1]) hold their texts."""
-        if source in self._shards:
-            return self._shards[source].next(batch["id"], np.diff(offsets))
-        return self._count(data, offsets)
-
-    def end(self) -> None:
-        """Raise UsageError if token shards have more documents than their source."""
-        for counts in self._shards.values():
-            counts.end()
-
-
-def tokenizer_file(tokenizer: Path) -> Path:
-    return tokenizer / "tokenizer.json" if tokenizer.is_dir() else tokenizer
-
-
-def _counter(unit: str, tokenizer: Path | None) -> Size:
+def sizes_in(unit: str, tokenizer: Path | None = None) -> Size:
+    """Return the function that measures documents in a unit, by their texts (uint8[bytes]) and
+    offsets (int64[rows + 1]). Raises UsageError if the tokenizer cannot be used."""
     if unit == "documents":
         return lambda data, offsets: np.ones(len(offsets) - 1, np.int64)
     if unit == "bytes":
@@ -91,76 +55,13 @@ def _counter(unit: str, tokenizer: Path | None) -> Size:
     from llmcurate.base.errors import LlmcurateError
     from tokenize_kit.encode.vocabulary import open_vocabulary
 
+    if tokenizer.is_dir():
+        tokenizer = tokenizer / "tokenizer.json"
     try:
-        encode = open_vocabulary(tokenizer_file(tokenizer)).encode
+        encode = open_vocabulary(tokenizer).encode
     except LlmcurateError as error:
         raise UsageError(f"mix: {error}") from None
     return lambda data, offsets: encode(data, offsets.copy())[1]
-
-
-class ShardCounts:
-    """The token counts of a source's documents, from its token shards, in the source's order."""
-
-    def __init__(self, name: str, folder: Path, tokenizer: Path | None) -> None:
-        self.name, self.folder = name, folder
-        try:
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-            made_by = manifest["tokenizer_sha256"]
-        except OSError as error:
-            raise self._wrong(error.strerror or str(error)) from None
-        except (ValueError, KeyError, TypeError):
-            raise self._wrong("manifest.json does not describe token shards") from None
-        if tokenizer is None or made_by != sha256(tokenizer_file(tokenizer)):
-            raise self._wrong("they were made with a tokenizer other than --tokenizer")
-        if manifest.get("shuffle") is not None or manifest.get("val_fraction"):
-            raise self._wrong("they are shuffled or have a validation part, so their order differs")
-        self._framing = int(manifest.get("bos", False)) + int(manifest.get("eos", True))
-        self._tables = self._read()
-        self._left = next(self._tables, None)
-
-    def _wrong(self, problem: str) -> UsageError:
-        return UsageError(f"mix: shards {self.folder} of {self.name}: {problem}")
-
-    def _read(self) -> Iterator[pa.Table]:
-        for path in sorted(self.folder.glob("documents-*.parquet")):
-            try:
-                with pq.ParquetFile(path) as file:
-                    for batch in file.iter_batches(columns=COLUMNS, use_threads=False):
-                        yield pa.Table.from_batches([batch])
-            except (pa.ArrowException, OSError) as error:
-                raise self._wrong(f"{path.name}: {str(error).splitlines()[0][:120]}") from None
-
-    def next(self, ids: pa.Array, sizes: np.ndarray) -> np.ndarray:
-        """Return int64[rows]: token counts of the next documents. Raises UsageError if the ids or
-        bytes in the shards are not those of the documents."""
-        parts: list[Any] = []
-        missing = len(ids)
-        while missing:
-            if self._left is None:
-                raise self._wrong(f"they end before document {ids[len(ids) - missing]}")
-            part = self._left.slice(0, missing)
-            remaining = self._left.slice(part.num_rows)
-            self._left = remaining if remaining.num_rows else next(self._tables, None)
-            missing -= part.num_rows
-            if part.num_rows:
-                parts.append(part)
-        rows = pa.concat_tables(parts)
-        same = pc.equal(rows["id"].cast(pa.string()), ids.cast(pa.string()))
-        alike = same.to_numpy(zero_copy_only=False) & (rows["bytes"].to_numpy() == sizes)
-        if not alike.all():
-            row = int(np.flatnonzero(~alike)[0])
-            raise self._wrong(
-                f"they have document {rows['id'][row]} of {rows['bytes'][row]} bytes where the"
-                f" source has {ids[row]} of {sizes[row]}"
-            )
-        counted: np.ndarray = rows["tokens"].to_numpy() - self._framing
-        return counted
-
-    def end(self) -> None:
-        if self._left is not None:
-            raise self._wrong(
-                f"they go on with document {self._left['id'][0]} after the source ends"
-            )
 
 
 ROWS = 200_000
@@ -203,13 +104,6 @@ class Rows:
         return [np.concatenate(columns) for columns in zip(*pieces, strict=True)]
 
 
-def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
-    """Return uint64[rows]: the key that orders each document in the first epoch of its source."""
-    from tokenize_kit.shards.shuffle import keys
-
-    return keys(batch["id"], seed_of(source.name, seed))
-
-
 def text_hashes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return uint8[rows, 16]: the xxh3-128 of each text. Exact deduplication has the same hashes,
     but its module loads numba, which takes longer than hashing a gigabyte."""
@@ -223,19 +117,19 @@ def text_hashes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 def measure(
     sources: list[Source],
     strata: Strata,
-    sizes: Sizes,
+    sizes: Size,
     seed: int,
     path: Path,
     hashed: bool,
-    near: BandKeys | None = None,
     copy: Copy | None = None,
 ) -> Measured:
     """Read all sources once and write a file with one row of measures per document of the mix
     (`strata` leaves some out, for example by date). `hashed` adds a hash of the text. The same
     documents are added to `near` and `copy`, if given; `copy` also gets the name of the source."""
+    from tokenize_kit.shards.shuffle import keys as id_keys
+
     sums: list[np.ndarray] = []
     strata.begin()
-    row = 0
     with writing(path) as writer:
         nothing = np.empty(0, np.int64)
         writer.write(_rows(nothing, nothing, nothing, nothing, None))
@@ -245,9 +139,9 @@ def measure(
                     continue
                 number = strata.of(source.name, batch)
                 data, offsets = text_buffers(as_large_string(batch["text"]))
-                counted = sizes.of(source.name, batch, data, offsets)
+                counted = sizes(data, offsets)
                 length = np.diff(offsets)
-                key = base_keys(source, batch, seed)
+                key = id_keys(batch["id"], seed_of(source.name, seed))
                 hashes = text_hashes(data, offsets) if hashed else None
                 inside = number >= 0
                 if not inside.all():
@@ -255,16 +149,12 @@ def measure(
                     counted, length = counted[inside], length[inside]
                     hashes = hashes[inside] if hashes is not None else None
                     batch = batch.filter(pa.array(inside))
-                if near is not None:
-                    near.add(source.name, row, batch)
                 if copy is not None and batch.num_rows:
                     named = pa.repeat(source.name, batch.num_rows)
                     copy.add(pa.Table.from_batches([batch]).append_column(SOURCE, named))
-                row += len(number)
                 strata_count = len(strata.keys)
                 sums.append(_sums(number, strata_count, counted, length))
                 writer.write(_rows(number, key, counted, length, hashes))
-    sizes.end()
     if copy is not None:
         copy.close()
     strata_count = len(strata.keys)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from curate.mix.sources import Source, named
 from curate.steps.contracts import Identity, Product, digest
 from llmcurate.base.disk.units import as_whole, parse_count
 from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import Described
 
 # Epochs by the size of a document's duplicate cluster: FineWeb2's README (Penedo et al. 2025).
 # The largest clusters are treated as boilerplate.
@@ -24,94 +25,47 @@ PRESETS_OF_QUALITY: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 
 
-class Curve(BaseModel):
-    """An upsampling curve over buckets of equal size, worst bucket first. The worst-scored share
-    `discard` is left out. Above it, percentile x is repeated for most * ((x - discard) / (1 -
-    discard)) ** power epochs. The power follows from the amount of text to take from a group (such
-    as a source): the larger the amount, the flatter the curve."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    buckets: int = Field(20, ge=2, le=1000, description="Number of buckets in the column.")
-    # Olmo 3 (2025): at most 7 times, the worst 40 % left out.
-    most: float = Field(
-        7.0, gt=0, description="Epochs at the top of the curve (7 in Dolma 3; Olmo 3, 2025)."
-    )
-    discard: float = Field(
-        0.4,
-        ge=0,
-        lt=1,
-        description="Share of the worst documents that is left out (0.4 in Dolma 3).",
-    )
-
-    def epochs(self, power: float) -> list[float]:
-        """Return the number of epochs of each bucket: the mean, over the bucket's percentiles, of
-        the curve with this power."""
-
-        def area(x: float) -> float:  # under the curve up to percentile x
-            above = max(0.0, (x - self.discard) / (1 - self.discard))
-            return self.most * (1 - self.discard) * above ** (power + 1) / (power + 1)
-
-        edges = [bucket / self.buckets for bucket in range(self.buckets + 1)]
-        return [round((area(b) - area(a)) * self.buckets, 9) for a, b in pairwise(edges)]
-
-
-class Quality(BaseModel):
+class Quality(Described, BaseModel):
     """Epochs by score bucket: epochs[i] applies where edges[i - 1] <= score < edges[i]."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    column: str = Field(min_length=1, description="The column that holds the score of a document.")
-    preset: Literal["fineweb2"] | None = Field(
-        None,
-        description="Published edges and epochs: `fineweb2` is for a column with the sizes of"
-        " clusters of near-duplicates (Penedo et al. 2025).",
-    )
-    curve: Curve | None = Field(
-        None,
-        description="Upsampling curve instead of edges and epochs; the column holds buckets.",
-    )
-    edges: tuple[float, ...] = Field(
-        (),
-        description="Scores that separate the buckets, ascending: bucket i holds scores from edge i"
-        " - 1 up to, but not including, edge i.",
-    )
-    epochs: tuple[float, ...] = Field(
-        (),
-        description="Epochs of each bucket, one value more than edges. All are scaled together to"
-        " reach the amount of their group.",
-    )
-    missing: float = Field(1.0, ge=0, description="Epochs of documents without a score.")
+    column: str = Field(min_length=1)
+    """The column that holds the score of a document."""
+    preset: Literal["fineweb2"] | None = None
+    """Published edges and epochs: `fineweb2` is for a column with the sizes of clusters of
+    near-duplicates (Penedo et al. 2025)."""
+    edges: tuple[float, ...] = ()
+    """Scores that separate the buckets, ascending: bucket i holds scores from edge i - 1 up to, but
+    not including, edge i."""
+    epochs: tuple[float, ...] = ()
+    """Epochs of each bucket, one value more than edges. All are scaled together to reach the amount
+    of their group."""
+    missing: float = Field(1.0, ge=0)
+    """Epochs of documents without a score."""
 
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        named = [name for name in ("preset", "curve") if values.get(name) is not None]
-        if not named:
-            return values
         preset = PRESETS_OF_QUALITY.get(str(values.get("preset")))
-        if preset is None and named == ["preset"]:
-            return values  # the field's own check reports the unknown name
         if preset is None:
-            curve = Curve.model_validate(values["curve"])
-            preset = (tuple(map(float, range(1, curve.buckets))), tuple(curve.epochs(1.0)))
+            return values  # the field's own check reports an unknown name
         derived = dict(zip(("edges", "epochs"), preset, strict=True))
-        # OUT/recipe.yaml holds the derived edges and epochs together with the preset or curve.
+        # OUT/recipe.yaml holds the derived edges and epochs together with the preset.
         stated = {name: values[name] for name in derived if values.get(name)}
-        conflicting = any(
+        if any(
             not isinstance(value, (list, tuple)) or tuple(value) != derived[name]
             for name, value in stated.items()
-        )
-        if len(named) == 2 or conflicting:
-            raise ValueError("give only one of: preset, curve, edges with epochs")
+        ):
+            raise ValueError("give only one of: preset, edges with epochs")
         return {**values, **derived}
 
     @model_validator(mode="after")
     def _fitting(self) -> Quality:
         if not self.edges:
-            raise ValueError("give edges with epochs, a preset, or a curve")
+            raise ValueError("give edges with epochs, or a preset")
         if list(self.edges) != sorted(set(self.edges)) or not all(map(math.isfinite, self.edges)):
             raise ValueError("edges must ascend")
         if len(self.epochs) != len(self.edges) + 1:
@@ -130,13 +84,10 @@ class Quality(BaseModel):
         return [f"below {edges[0]}", *inner, f"from {edges[-1]}", "no score"]
 
 
-def buckets(text: str) -> dict[str, str | list[float] | dict[str, float]]:
+def buckets(text: str) -> dict[str, str | list[float]]:
     """Return the setting `quality` for its short form on the command line. `COLUMN:EDGES:EPOCHS`,
-    as in `score:0.2,0.8:0,1,3`, gives edges and epochs, `COLUMN:fineweb2` a preset, and
-    `COLUMN:curve` an upsampling curve."""
+    as in `score:0.2,0.8:0,1,3`, gives edges and epochs, `COLUMN:fineweb2` a preset."""
     prefix, _, epochs = text.rpartition(":")
-    if prefix and epochs == "curve":
-        return {"column": prefix, "curve": {}}
     if prefix and epochs in PRESETS_OF_QUALITY:
         return {"column": prefix, "preset": epochs}
     column, _, edges = prefix.rpartition(":")
@@ -149,97 +100,60 @@ def buckets(text: str) -> dict[str, str | list[float] | dict[str, float]]:
     except ValueError:
         raise UsageError(
             f"mix: quality is {text!r}; write COLUMN:EDGES:EPOCHS, as in score:0.2,0.8:0,1,3,"
-            f" COLUMN:{' or COLUMN:'.join(PRESETS_OF_QUALITY)} or COLUMN:curve"
+            f" or COLUMN:{' or COLUMN:'.join(PRESETS_OF_QUALITY)}"
         ) from None
 
 
 class MixSettings(Product):
     """The settings of a mix."""
 
-    sources: dict[str, tuple[str, ...]] = Field(
-        {},
-        description="Inputs by the name of their source. Default: the recipe's corpus.",
-    )
-    weights: str | dict[str, float] = Field(
-        "proportional",
-        description="Weights of the sources: `proportional` to their sizes, `temperature` (size **"
-        " alpha; Xue et al. 2021), `unimax` (Chung et al. 2023), those of a published mixture"
-        " (`llama1`, `pile`, `gpt3`, `massivetext`, `dolma`, `roots`), or one number per name.",
-    )
-    alpha: float = Field(
-        0.3,
-        ge=0,
-        le=1,
-        description="Exponent of the sizes if weights is `temperature`: 1 is proportional, 0 is"
-        " uniform (Xue et al. 2021).",
-    )
-    unit: Literal["tokens", "bytes", "documents"] = Field(
-        "tokens", description="The unit of amounts, totals and shares."
-    )
-    tokenizer: str | None = Field(
-        None,
-        description="Path of the tokenizer.json that counts tokens, or of its folder. Without it,"
-        " tokens are estimated as bytes / 4.",
-    )
-    shards: dict[str, str] = Field(
-        {},
-        description="Folders of token shards by the name of their source. The token counts of its"
-        " documents are read from them. They must be made with `tokenizer`.",
-    )
-    total: int | None = Field(
-        None,
-        ge=1,
-        description="Size of the mix in `unit`. Default: the size of all sources with a weight.",
-    )
-    amounts: dict[str, int] = Field(
-        {}, description="Amount of each source in `unit`, by name, instead of weights."
-    )
-    epochs: dict[str, float] = Field(
-        {}, description="Epochs of each source, by name, instead of weights."
-    )
-    floors: dict[str, float] = Field(
-        {}, description="Smallest share of a source in the mix, by name, between 0 and 1."
-    )
-    caps: dict[str, float] = Field(
-        {}, description="Largest share of a source in the mix, by name, between 0 and 1."
-    )
+    sources: dict[str, tuple[str, ...]] = {}
+    """Inputs by the name of their source. Default: the recipe's corpus."""
+    weights: str | dict[str, float] = "proportional"
+    """Weights of the sources: `proportional` to their sizes, `temperature` (size ** alpha; Xue et
+    al. 2021), `unimax` (Chung et al. 2023), those of a published mixture (`llama1`, `pile`, `gpt3`,
+    `massivetext`, `dolma`, `roots`), or one number per name."""
+    alpha: float = Field(0.3, ge=0, le=1)
+    """Exponent of the sizes if weights is `temperature`: 1 is proportional, 0 is uniform (Xue et
+    al. 2021)."""
+    unit: Literal["tokens", "bytes", "documents"] = "tokens"
+    """The unit of amounts, totals and shares."""
+    tokenizer: str | None = None
+    """Path of the tokenizer.json that counts tokens, or of its folder. Without it, tokens are
+    estimated as bytes / 4."""
+    total: int | None = Field(None, ge=1)
+    """Size of the mix in `unit`. Default: the size of all sources with a weight."""
+    amounts: dict[str, int] = {}
+    """Amount of each source in `unit`, by name, instead of weights."""
+    epochs: dict[str, float] = {}
+    """Epochs of each source, by name, instead of weights."""
+    floors: dict[str, float] = {}
+    """Smallest share of a source in the mix, by name, between 0 and 1."""
+    caps: dict[str, float] = {}
+    """Largest share of a source in the mix, by name, between 0 and 1."""
     # Muennighoff et al. 2023: up to four epochs are worth nearly as much as new data.
-    max_epochs: float = Field(
-        4.0,
-        gt=0,
-        description="Largest number of epochs of any source; up to four are worth nearly as much as"
-        " new data (Muennighoff et al. 2023).",
-    )
-    nearest: bool = Field(
-        False,
-        description="If the requested mix is impossible, write the nearest possible mix instead of"
-        " stopping with an error.",
-    )
-    by: str | None = Field(
-        None,
-        description="Column whose values are mixed, such as `lang`. Without it, sources are mixed.",
-    )
-    quality: Quality | None = Field(None, description="Epochs by score bucket, within each source.")
-    since: str | None = Field(
-        None,
-        description="Earliest date of documents in the mix (2024-01-31); older ones are left out.",
-    )
-    until: str | None = Field(
-        None, description="Documents of this date or later are left out (2024-01-31)."
-    )
-    undated: bool = Field(
-        True,
-        description=("Keep documents without a date in the mix if `since` or `until` is given."),
-    )
-    overlap: Literal["exact", "minhash", "none"] = Field(
-        "exact",
-        description="Comparison of the sources' texts for the report: `exact` by their hash,"
-        " `minhash` for near-duplicates, or `none`.",
-    )
-    seed: int = Field(0, ge=0, lt=1 << 64, description="Seed of the order of the mix.")
-    part_bytes: int = Field(
-        64 << 20, ge=1 << 10, description="Approximate bytes of text per output file of the mix."
-    )
+    max_epochs: float = Field(4.0, gt=0)
+    """Largest number of epochs of any source; up to four are worth nearly as much as new data
+    (Muennighoff et al. 2023)."""
+    nearest: bool = False
+    """If the requested mix is impossible, write the nearest possible mix instead of stopping with
+    an error."""
+    by: str | None = None
+    """Column whose values are mixed, such as `lang`. Without it, sources are mixed."""
+    quality: Quality | None = None
+    """Epochs by score bucket, within each source."""
+    since: str | None = None
+    """Earliest date of documents in the mix (2024-01-31); older ones are left out."""
+    until: str | None = None
+    """Documents of this date or later are left out (2024-01-31)."""
+    undated: bool = True
+    """Keep documents without a date in the mix if `since` or `until` is given."""
+    overlap: Literal["exact", "none"] = "exact"
+    """Comparison of the sources' texts for the report: `exact` by their hash, or `none`."""
+    seed: int = Field(0, ge=0, lt=1 << 64)
+    """Seed of the order of the mix."""
+    part_bytes: int = Field(64 << 20, ge=1 << 10)
+    """Approximate bytes of text per output file of the mix."""
 
     _sources: list[Source] | None = PrivateAttr(default=None)
 
@@ -285,8 +199,6 @@ class MixSettings(Product):
             raise ValueError("max_epochs must be a finite number")
         if self.tokenizer and self.unit != "tokens":
             raise ValueError(f"tokenizer needs unit: tokens, not {self.unit}")
-        if self.shards and not self.tokenizer:
-            raise ValueError("shards needs tokenizer: the one that made the shards")
         try:
             moment(self.since, "since"), moment(self.until, "until")
         except UsageError as error:
@@ -315,7 +227,7 @@ class MixSettings(Product):
             identity.contents["tokenizer"] = digest(
                 "mix", str(path / "tokenizer.json" if path.is_dir() else path)
             )
-            identity.settings |= {"tokenizer": None, "shards": {}}  # the tokenizer's content counts
+            identity.settings["tokenizer"] = None  # the tokenizer's content counts
         return identity
 
     def notes(self) -> list[str]:
@@ -326,6 +238,8 @@ class MixSettings(Product):
         return [path for source in self.opened() for path in source.files] if self.sources else []
 
     def request(self) -> Request:
+        quality = self.quality
+        published = quality.epochs if quality and quality.preset else ()
         return Request(
             weights=self.weights,
             alpha=self.alpha,
@@ -334,22 +248,9 @@ class MixSettings(Product):
             epochs=self.epochs,
             floors=self.floors,
             caps=self.caps,
-            max_epochs=self._most_epochs(),
-            buckets=(*self.quality.epochs, self.quality.missing) if self.quality else None,
-            curve=self._curve(),
+            max_epochs=max([self.max_epochs, *published]),
+            buckets=(*quality.epochs, quality.missing) if quality else None,
         )
-
-    def _most_epochs(self) -> float:
-        if self.quality is None or not (self.quality.preset or self.quality.curve):
-            return self.max_epochs
-        return max(self.max_epochs, *self.quality.epochs)
-
-    def _curve(self) -> Callable[[float], list[float]] | None:
-        quality = self.quality
-        if quality is None or quality.curve is None:
-            return None
-        curve = quality.curve
-        return lambda power: [*curve.epochs(power), quality.missing]
 
 
 PAIRS = ("amounts", "epochs", "floors", "caps")
@@ -363,8 +264,6 @@ def command_settings(inputs: list[str], **options: Any) -> dict[str, Any]:
     for name in PAIRS:
         if name in settings:
             settings[name] = pairs(name, settings[name])
-    if "shards" in settings:
-        settings["shards"] = {n: p[0] for n, p in named(settings["shards"]).items()}
     if "quality" in settings:
         settings["quality"] = buckets(settings["quality"])
     return settings

@@ -63,25 +63,11 @@ class Overlap:
     """Texts that several sources have. In tables, the entry [a][b] is for the documents of source a
     with a text that is also in source b, and [a][a] for those that repeat an earlier text of a."""
 
-    JSON = (
-        *("by", "groups", "documents", "size", "unique_documents", "unique"),
-        *("from_index?near", "not_in_index?near"),
-    )
-    by: str
     groups: list[str]
     documents: list[list[int]]  # [a][b]: of a, with a text that is also in b
     size: list[list[int]]  # the same, in units
     unique_documents: int  # in the mix if every text counts once
     unique: int  # the same, in units
-    from_index: Sequence[str] = ()  # sources whose MinHash keys an index has
-    not_in_index: dict[str, int] = field(default_factory=dict)  # source -> documents missing there
-
-    @property
-    def near(self) -> bool:
-        return self.by == NEAR
-
-
-EXACT, NEAR = "exact text", "near-duplicates by MinHash"
 
 
 @dataclass(frozen=True)
@@ -157,9 +143,9 @@ def _overlap_lines(mix: MixRecord, overlap: Overlap) -> list[str]:
         if a != b and size
     ]
     lines = [
-        f"  texts of one source that are also in another ({overlap.by}):"
+        "  texts of one source that are also in another (exact text):"
         if pairs
-        else f"  no text of one source is in another ({overlap.by})"
+        else "  no text of one source is in another (exact text)"
     ]
     for n, a, b in sorted(pairs, key=lambda p: (-p[0], p[1], p[2]))[:10]:
         part = format_percent(n / max(1, documents[a]))

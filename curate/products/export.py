@@ -29,31 +29,23 @@ class Export(Product):
 
     makes: ClassVar[str] = "export"
 
-    format: Literal["jsonl", "warc", "minhash", "bloom"] = Field(
-        "jsonl",
-        description="The format: `jsonl`; `warc`, with a conversion record of plain text per"
-        " document; `minhash`, with signatures in the format of datasketch's LeanMinHash; `bloom`,"
-        " one filter in the format of pybloom-live.",
-    )
-    compression: Literal["zst", "gz", "none"] = Field(
-        "zst", description="Compression of JSONL: zstd, gzip or none."
-    )
-    part_bytes: int = Field(
-        256 << 20,
-        ge=1,
-        description="Approximate size of each file before compression, in bytes of JSONL or of"
-        " text in WARC records.",
-    )
-    attributes: bool = Field(False, description="Write `attributes` (scores and edits) to JSONL.")
-    key: Literal["url", "text"] = Field(
-        "url", description="Content of the filter: the URLs or the texts of the documents."
-    )
-    false_positives: float = Field(
-        0.001, gt=0, lt=0.5, description="The rate of false positives of the filter."
-    )
-    minhash: dict[str, Any] = Field(
-        {}, description="Settings of dedup_minhash for the signatures, for example {preset: dclm}."
-    )
+    format: Literal["jsonl", "warc", "minhash", "bloom"] = "jsonl"
+    """The format: `jsonl`; `warc`, with a conversion record of plain text per document; `minhash`,
+    with signatures in the format of datasketch's LeanMinHash; `bloom`, one filter in the format of
+    pybloom-live."""
+    compression: Literal["zst", "gz", "none"] = "zst"
+    """Compression of JSONL: zstd, gzip or none."""
+    part_bytes: int = Field(256 << 20, ge=1)
+    """Approximate size of each file before compression, in bytes of JSONL or of text in WARC
+    records."""
+    attributes: bool = False
+    """Write `attributes` (scores and edits) to JSONL."""
+    key: Literal["url", "text"] = "url"
+    """Content of the filter: the URLs or the texts of the documents."""
+    false_positives: float = Field(0.001, gt=0, lt=0.5)
+    """The rate of false positives of the filter."""
+    minhash: dict[str, Any] = {}
+    """Settings of dedup_minhash for the signatures, for example {preset: dclm}."""
 
     @model_validator(mode="after")
     def _settings_of_minhash(self) -> Export:
@@ -156,7 +148,8 @@ class SearchIndexProduct(Product):
 
     makes: ClassVar[str] = "search_index"
 
-    memory_mib: int = Field(2048, ge=64, description="Memory in MiB for sorting a chunk.")
+    memory_mib: int = Field(2048, ge=64)
+    """Memory in MiB for sorting a chunk."""
 
     def build(self, context: ProductContext) -> dict[str, int]:
         from curate.dedup.suffix_array.search_index import IndexWriter

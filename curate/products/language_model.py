@@ -13,7 +13,8 @@ from llmcurate.base.disk.units import counted
 
 
 class _Labelled(Product):
-    column: str = Field("lang", min_length=1, description="The column that holds the labels.")
+    column: str = Field("lang", min_length=1)
+    """The column that holds the labels."""
 
 
 if not TYPE_CHECKING:

@@ -111,15 +111,11 @@ def _resolved(value: Any, folder: Path | None) -> Any:
 
 
 class _Trained(Product):
-    shards: str | None = Field(
-        None,
-        description="Folder of the token shards; by default the shards that the recipe encodes.",
-    )
-    model: str | dict[str, Any] = Field(
-        "tiny",
-        description="Name of a model preset, or the folder of a model to train further; or a"
-        " mapping with that as `preset` and other settings of the model.",
-    )
+    shards: str | None = None
+    """Folder of the token shards; by default the shards that the recipe encodes."""
+    model: str | dict[str, Any] = "tiny"
+    """Name of a model preset, or the folder of a model to train further; or a mapping with that as
+    `preset` and other settings of the model."""
 
 
 if TYPE_CHECKING:
@@ -147,26 +143,23 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     resumes: ClassVar[str | None] = "checkpoints/step-*"
 
     context: Annotated[int, Field(ge=8)] = shared(TrainConfig, "context")
-    objective: str | dict[str, Any] = Field(
-        "auto",
-        description="Training objective: its name, or a mapping with that as `kind` and its"
-        " settings. `auto` is the model's own objective.",
-    )
+    objective: str | dict[str, Any] = "auto"
+    """Training objective: its name, or a mapping with that as `kind` and its settings. `auto` is
+    the model's own objective."""
     teacher: str | None = shared(TrainConfig, "teacher")
     sources: tuple[dict[str, Any], ...] = shared(TrainConfig, "sources")
     stages: tuple[dict[str, Any], ...] = shared(TrainConfig, "stages")
     tokenizer: str | None = shared(TrainConfig, "tokenizer")
     eval: dict[str, str] = Field({}, description=shared(TrainConfig, "eval").description)
     eval_tokens: int = shared(TrainConfig, "eval_tokens")
-    processes: int = Field(1, ge=1, description="Number of processes, one per GPU.")
+    processes: int = Field(1, ge=1)
+    """Number of processes, one per GPU."""
     time: str | None = shared(RunBudget, "time")
     tokens: int | None = shared(RunBudget, "tokens")
     depth: int | None = shared(RunBudget, "depth")
-    plan: str | None = Field(
-        None,
-        description="Path of the plan.json of another run, whose model and settings are used again;"
-        " settings given here replace its own.",
-    )
+    plan: str | None = None
+    """Path of the plan.json of another run, whose model and settings are used again; settings given
+    here replace its own."""
 
     @classmethod
     def setting_names(cls) -> list[str]:

@@ -154,80 +154,43 @@ class ShardsProduct(Product):
     resumes: ClassVar[str | None] = ".shards.partial/progress.json"
     needs: ClassVar[tuple[str, ...]] = ("tokenizer",)
 
-    tokenizer: str | None = Field(
-        None,
-        description=(
-            "Path of the tokenizer, a file or its folder; by default the tokenizer that the recipe "
-            "trains."
-        ),
-    )
-    pattern: str | None = Field(
-        None,
-        description="Pre-tokenisation pattern for a .tiktoken file, which does not include one.",
-    )
-    shard_tokens: int = Field(100_000_000, ge=1, description="Tokens in each shard.")
-    val_fraction: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Share of the documents in validation shards, drawn by the hash of their ids.",
-    )
-    val_by: Literal["cluster", "id"] | None = Field(
-        None,
-        description=(
-            "Unit of the validation split: near-duplicates together (`cluster`) or single "
-            "documents (`id`). The default is cluster if the corpus has the index of a MinHash "
-            "dedup, else id with a warning."
-        ),
-    )
-    shuffle: int | None = Field(
-        None,
-        ge=0,
-        lt=1 << 64,
-        description="Seed of the shuffle of documents; by default they are in input order.",
-    )
-    sampling: float | None = Field(
-        None,
-        ge=0,
-        description=(
-            "Rate of subword sampling. For byte-level BPE: the probability of dropping a merge "
-            "(Provilkov et al. 2020). For Unigram: the power of the probabilities with which "
-            "segmentations are drawn (Kudo 2018). No sampling by default."
-        ),
-    )
-    sampling_seed: int = Field(
-        0, ge=0, lt=1 << 64, description="Seed of `sampling`, used with the document's id."
-    )
-    packing: Literal["input", "neighbours"] = Field(
-        "input",
-        description=(
-            "Order of documents in the shards: `input`, the order of the input or of `shuffle`; "
-            "`neighbours`, similar documents together, so that a row of several documents has one "
-            "topic (Shi et al. 2024, in-context pretraining)."
-        ),
-    )
-    bos: bool | None = Field(
-        None,
-        description="Begin documents by a token. By default as the tokenizer begins texts.",
-    )
-    eos: bool = Field(True, description="Put an end-of-text token after every document.")
-    bos_token: str | None = Field(
-        None, description="Begin-of-text token, if the tokenizer's files name none or another."
-    )
-    eos_token: str | None = Field(
-        None, description="End-of-text token, if the tokenizer's files name none or another."
-    )
-    format: Literal["llmcurate", "megatron", "nanogpt", "olmo"] = Field(
-        "llmcurate",
-        description="Format of the shards: `llmcurate`, Megatron-LM's, modded-nanogpt's or OLMo's.",
-    )
-    loss_mask: str | None = Field(
-        None,
-        description=(
-            "Column with the ranges of characters that count in the training loss; by default "
-            "all tokens count."
-        ),
-    )
+    tokenizer: str | None = None
+    """Path of the tokenizer, a file or its folder; by default the tokenizer that the recipe
+    trains."""
+    pattern: str | None = None
+    """Pre-tokenisation pattern for a .tiktoken file, which does not include one."""
+    shard_tokens: int = Field(100_000_000, ge=1)
+    """Tokens in each shard."""
+    val_fraction: float = Field(0.0, ge=0, lt=1)
+    """Share of the documents in validation shards, drawn by the hash of their ids."""
+    val_by: Literal["cluster", "id"] | None = None
+    """Unit of the validation split: near-duplicates together (`cluster`) or single documents
+    (`id`). The default is cluster if the corpus has the index of a MinHash dedup, else id with a
+    warning."""
+    shuffle: int | None = Field(None, ge=0, lt=1 << 64)
+    """Seed of the shuffle of documents; by default they are in input order."""
+    sampling: float | None = Field(None, ge=0, le=1)
+    """Probability of dropping a merge of byte-level BPE (Provilkov et al. 2020). No merge is
+    dropped by default."""
+    sampling_seed: int = Field(0, ge=0, lt=1 << 64)
+    """Seed of `sampling`, used with the document's id."""
+    packing: Literal["input", "neighbours"] = "input"
+    """Order of documents in the shards: `input`, the order of the input or of `shuffle`;
+    `neighbours`, similar documents together, so that a row of several documents has one topic (Shi
+    et al. 2024, in-context pretraining)."""
+    bos: bool | None = None
+    """Begin documents by a token. By default as the tokenizer begins texts."""
+    eos: bool = True
+    """Put an end-of-text token after every document."""
+    bos_token: str | None = None
+    """Begin-of-text token, if the tokenizer's files name none or another."""
+    eos_token: str | None = None
+    """End-of-text token, if the tokenizer's files name none or another."""
+    format: Literal["llmcurate", "megatron", "nanogpt", "olmo"] = "llmcurate"
+    """Format of the shards: `llmcurate`, Megatron-LM's, modded-nanogpt's or OLMo's."""
+    loss_mask: str | None = None
+    """Column with the ranges of characters that count in the training loss; by default all tokens
+    count."""
 
     @model_validator(mode="after")
     def _one_order(self) -> ShardsProduct:
@@ -253,9 +216,9 @@ class ShardsProduct(Product):
     def _by_cluster(self, context: ProductContext) -> tuple[bool, list[str]]:
         if not self.val_fraction or self.val_by is not None:
             return bool(self.val_fraction) and self.val_by == "cluster", []
-        from curate.products.splits import has_index
+        from curate.products.splits import minhash_indexes
 
-        if has_index(context.run):
+        if minhash_indexes(context.run):
             return True, []
         return False, [
             "validation documents are drawn one by one, so training may contain near-duplicates of"
@@ -333,17 +296,20 @@ class ShardsProduct(Product):
             "loss_tokens",
             "undrawn",
             "unknown_tokens",
+            "left_out",
         )
         if undrawn := manifest.get("undrawn"):
             warnings.append(
                 f"{counted(undrawn, 'document')} encoded without --sampling, because they need"
                 " `tokenizers` (a normal form, or added tokens in the text)"
             )
-        total = manifest["tokens"] + manifest.get("val", {}).get("tokens", 0)
-        if (unknown := manifest.get("unknown_tokens", 0)) > _MOST_UNKNOWN * total:
+        left_out = manifest.get("left_out", 0)
+        total = manifest["tokens"] + manifest.get("val", {}).get("tokens", 0) + left_out
+        if (lost := manifest.get("unknown_tokens", 0) + left_out) > _MOST_UNKNOWN * total:
+            what = "characters are left out" if left_out else "tokens are unknown"
             warnings.append(
-                f"{unknown / total:.1%} of the tokens are unknown: {path.name} has no token for"
-                " this text; train one on it, or use a tokenizer that spells unknown text in bytes"
+                f"{lost:,} {what} ({lost / total:.1%}): {path.name} has no token for this text;"
+                " train one on it, or use a tokenizer that spells unknown text in bytes"
             )
         own = {"encoder": encoders[0], "warnings": warnings}
         return {k: manifest[k] for k in keys if k in manifest} | own

@@ -176,16 +176,13 @@ def _records(path: Path) -> int:
 
 
 def _page(path: Path) -> int:
-    documents = path.with_name("documents.html")
-    beside = documents.is_file()
-    documents.unlink(missing_ok=True)
     if not path.is_file():
-        return int(beside)
+        return 0
     before = path.read_text(encoding="utf-8")
     after = without_texts(before)
     if after != before:
         write_text(path, after)
-    return int(after != before or beside)
+    return int(after != before)
 
 
 @_naming_damaged

@@ -1,13 +1,9 @@
 """Find the new inputs of a refresh in folders, patterns, lists and URLs.
 
-A file is known by its path. It is unchanged while its size and modification time (in a remote
-store: its tag) stay the same. Known files are not opened, so only a listing is needed to find new
-files.
-
-A URL is known by its version: size and ETag, Last-Modified or checksum from the server. Known URLs
-are checked with HEAD requests. With `--changed skip`, which ignores changes of known inputs, only
-URLs of damaged files are checked. If a server does not answer, its files count as unchanged, so the
-refresh continues.
+A file is known by its path, and unchanged while its size and modification time (in a remote store:
+its tag) stay the same; known files are not opened. A URL is known by its version: size and ETag,
+Last-Modified or checksum, asked by HEAD requests (with `--changed skip` only for damaged files). If
+a server does not answer, its files count as unchanged, so the refresh continues.
 
 An input whose end cannot be read is damaged, cut short or still being written. It is left out until
 it changes, and is then read as a new file.

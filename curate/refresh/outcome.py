@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from curate.refresh.forgetting import Scrubbed
+from curate.run.records import Options
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import Message
@@ -25,22 +26,15 @@ MOST_NAMED = 10  # most damaged inputs named in a line
 
 
 @dataclass
-class RefreshOptions:
+class RefreshOptions(Options):
     """The options of a refresh. `changed` and `damaged` decide which inputs are ingested."""
 
-    workers: int = 0
-    quiet: bool = False
     changed: str = "leave"  # how to treat changed inputs: leave, new, skip
     damaged: str = "leave"  # how to treat inputs whose end cannot be read: leave, take
     keep: int | None = None  # number of newest snapshots
-    keep_days: float | None = None
     rebuild: bool = False
     abandon: bool = False
     products: bool = False  # make the recipe's products from the whole snapshot
-    engine: str = "local"
-    address: str | None = None  # of a Ray cluster, or of this machine for Slurm jobs
-    allow_python: bool = False  # allow Python files named in the recipe to run
-    slurm: tuple[str, ...] = ()  # options for sbatch
     now: datetime | None = None  # time for the snapshot's name; the clock's by default
 
 
@@ -152,7 +146,6 @@ class Refreshed:
         )
 
 
-WEBHOOK_SECONDS = 20
 FIELDS = "fields"  # attribute of a log record with extra keys of its JSON object
 
 
@@ -211,43 +204,15 @@ def json_logs(wanted: bool) -> Iterator[logging.Logger | None]:
         sys.stderr = stderr
 
 
-@dataclass(frozen=True)
-class FailureHooks:
-    """The command and the URL to call when a refresh fails."""
-
-    command: str | None = None  # run by sh
-    webhook: str | None = None  # URL that accepts JSON
-
-    def call(self, home: Path, error: str, code: int) -> None:
-        """Call the command and the webhook. If one fails, print a line and keep the exit code."""
-        if self.command:
-            variables = {"HOME": str(home), "ERROR": error, "EXIT_CODE": str(code)}
-            env = {
-                **os.environ,
-                **{f"LLMCURATE_{k}": v.replace("\0", " ") for k, v in variables.items()},
-            }
-            done = subprocess.run(["sh", "-c", self.command], env=env, stdin=subprocess.DEVNULL)
-            if done.returncode:
-                say(f"--on-failure: the command ended with exit code {done.returncode}")
-        if self.webhook:
-            problem = _post(self.webhook, {"home": str(home), "error": error, "exit_code": code})
-            if problem:
-                say(f"--webhook {self.webhook}: {problem}")
-
-
-def _post(url: str, data: dict[str, str | int]) -> str | None:
-    import http.client
-    import urllib.error
-    import urllib.request
-
-    try:
-        request = urllib.request.Request(
-            url, json.dumps(data).encode(), {"Content-Type": "application/json"}, method="POST"
-        )
-        with urllib.request.urlopen(request, timeout=WEBHOOK_SECONDS):
-            return None
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        return str(getattr(error, "reason", None) or error)
+def call_on_failure(command: str | None, home: Path, error: str, code: int) -> None:
+    """Run a shell command after a failure. If it fails, print a line and keep the exit code."""
+    if command:
+        variables = {"HOME": str(home), "ERROR": error, "EXIT_CODE": str(code)}
+        values = {f"LLMCURATE_{k}": v.replace("\0", " ") for k, v in variables.items()}
+        env = {**os.environ, **values}
+        done = subprocess.run(["sh", "-c", command], env=env, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            say(f"--on-failure: the command ended with exit code {done.returncode}")
 
 
 PREFIX = "llmcurate_refresh_"

@@ -357,8 +357,11 @@ def roll_back(home: Path, name: str, how: RefreshOptions) -> Refreshed:
                 raise UsageError(f"{home}: there is no snapshot before the current one")
         standing = snapshot.names_by_date(state)
         if name not in standing:
+            gone = any(name == refresh.name for refresh in state.refreshes())
+            why = " any more (removed by forget --purge or --keep)" if gone else ""
             raise UsageError(
-                f"{home}: no snapshot {name}; existing snapshots: {', '.join(standing) or 'none'}"
+                f"{home}: no snapshot {name}{why}; existing snapshots:"
+                f" {', '.join(standing) or 'none'}"
             )
         if _has_new_removals(state, name):
             return replace(_forget_from(state, name, how), back_to=name)
@@ -430,15 +433,7 @@ def _finish(
         plan = _plan_new(recipe, _plan(refresh), earlier, home)
         stage = plan.corpus_key
         if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
-            options = Options(
-                how.workers,
-                how.quiet,
-                how.engine,
-                how.address,
-                allow_python=how.allow_python,
-                slurm=how.slurm,
-            )
-            run_planned(plan, out, options)
+            run_planned(plan, out, how)
             leave = how.damaged != "take"
             if leave and (cut := cut_short(out / CORRUPT, plan.inputs, recipe.read)):
                 raise _CutShort(cut)

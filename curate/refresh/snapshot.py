@@ -6,14 +6,13 @@ file's documents, bytes of text and sha256. `NAME.removed.parquet` lists forgott
 documents.
 
 The next refresh needs the indexes and ids of earlier runs, so a run's folder stays while a snapshot
-is based on the run. Snapshots form chains, in which each is based on the one before. Bloom filters
-stay only in the last run of each chain, because each filter includes all earlier ones."""
+is based on the run. A Bloom filter includes all earlier ones, so only the last run of a chain of
+snapshots keeps its filter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -241,16 +240,12 @@ def names_by_date(state: State) -> list[str]:
 
 
 def prune(state: State, how: RefreshOptions) -> list[str]:
-    """Remove old snapshots if `how.keep` or `how.keep_days` is set, and return their names. The
-    newest `keep` snapshots, those of the last `keep_days` days, and those in use stay."""
+    """Remove old snapshots if `how.keep` is set, and return their names. The newest `keep`
+    snapshots and those in use stay."""
     gone: list[str] = []
-    if how.keep is not None or how.keep_days is not None:
+    if how.keep is not None:
         names = names_by_date(state)
-        stay = set(names[-how.keep :] if how.keep else [])
-        if how.keep_days is not None:
-            oldest = (how.now or datetime.now(timezone.utc)) - timedelta(days=how.keep_days)
-            begun = {n: datetime.strptime(n[:16], "%Y-%m-%dT%H-%M") for n in names}
-            stay |= {n for n, when in begun.items() if when.replace(tzinfo=timezone.utc) >= oldest}
+        stay = set(names[-how.keep :])
         pending = state.pending()
         stay |= {state.current or "", (pending.base or "") if pending else ""}
         gone = [n for n in names if n not in stay]

@@ -33,15 +33,11 @@ DECISIONS = "id, cluster, kept_id, partner_id, similarity, method, span_start, s
 OTHER_CORPUS = "partner_corpus"
 
 
-def rejected_schema(folders: list[Path]) -> pa.Schema:
+def rejected_schema(folders: list[Path]) -> str:
+    """Return the schema of rejected/ in hexadecimal, from the rejected files of stages."""
     schemas = [pq.read_schema(part_path(folder, 0, FOLDER)) for folder in folders]
-    return joined_schema([public(schema.empty_table()).schema for schema in schemas])
-
-
-def _copy_kept(source: Path, target: Path) -> FileRecord:
-    with replacing(target) as aside:
-        shutil.copyfile(source, aside)
-    return {"documents": pq.read_metadata(source).num_rows, "sha256": file_digest(target)}
+    joined = joined_schema([public(schema.empty_table()).schema for schema in schemas])
+    return str(joined.serialize().to_pybytes().hex())
 
 
 def _write_renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> FileRecord:
@@ -83,7 +79,10 @@ def assemble_partition(task: AssembleTask) -> Assembled:
     if changed and len(folders) == 1:
         kept = _write_renamed(folders[0], part, changed, target)
     else:
-        kept = _copy_kept(part_path(folders[-1], part, "kept"), target)
+        source = part_path(folders[-1], part, "kept")
+        with replacing(target) as aside:
+            shutil.copyfile(source, aside)
+        kept = {"documents": pq.read_metadata(source).num_rows, "sha256": file_digest(target)}
     kept |= {"name": name, "text_bytes": task.kept_bytes, "ids": file_ids_hash(target)}
     rejected_target = task.rejected / name
     rejected = _write_rejected(task, changed, schema, rejected_target)
@@ -133,7 +132,3 @@ def write_decisions(parts: list[Path], out: Path) -> None:
             f"COPY (SELECT {columns} FROM ({union}) ORDER BY nth, part, n, span_start)"
             f" TO {literal(aside)} (FORMAT parquet)"
         )
-
-
-def schema_hex(schema: pa.Schema) -> str:
-    return str(schema.serialize().to_pybytes().hex())

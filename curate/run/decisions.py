@@ -5,20 +5,24 @@ changed."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from curate.corpus import journal
 from curate.corpus.indexes import Index, earlier_files
+from curate.corpus.manifests import part_path, read_kept
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here
+from curate.dedup.removal import DedupStep, DocumentDedup
+from curate.documents.documents import NUMBER
 from curate.run.messages import Resolved, ResolveTask
+from curate.steps.contracts import CorpusStep
 from curate.steps.failures import failing
 from llmcurate.base.disk.database import literal, scratch_database
 from llmcurate.base.disk.files import replacing
@@ -26,13 +30,6 @@ from llmcurate.base.disk.seals import seal
 from llmcurate.base.disk.store import current
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import TooMuchRemoved
-
-if TYPE_CHECKING:
-    from curate.steps.contracts import CorpusStep
-from curate.corpus.manifests import part_path, read_kept
-from curate.dedup.removal import DedupStep, DocumentDedup
-from curate.documents.documents import NUMBER
-from curate.steps.contracts import CorpusStep
 
 SUPERSEDED = "superseded.parquet"  # earlier documents replaced by newer versions
 
@@ -110,7 +107,7 @@ def resolve_one_partition(task: ResolveTask) -> Resolved:
     from curate.run.worker.stage import load_stage
 
     stage = load_stage(task.spec)
-    step = stage.sketch()
+    step = stage.sketch
     assert step is not None
     corpus = SketchedCorpus(stage.folder, 1, stage.spec.sketch_kind, task.ids_changed)
     return resolve(step, corpus, task.own, task.decisions, task.size, 1, sizes=task.sizes)
@@ -213,18 +210,28 @@ def _removal(
     return {"documents": [gone, size[0]], "bytes": [cut, size[1]], "most": _largest(db, source)}
 
 
-def guard(step: CorpusStep, documents: Sequence[int], bytes: Sequence[int], most: str) -> None:
+def guard(
+    step: CorpusStep,
+    documents: Sequence[int],
+    bytes: Sequence[int],
+    most: str,
+    against: Mapping[str, int] = {},
+) -> None:
     """Raise TooMuchRemoved if a dedup step would remove more than its `max_removal`. `documents`
-    and `bytes` hold (number removed, number of all); `most` is a text on the largest cluster. The
-    decisions are kept, so a run with a higher limit continues from them."""
+    and `bytes` hold (number removed, number of all); `most` is a text on the largest cluster;
+    `against` maps earlier corpora to the numbers of duplicates that they have. The decisions are
+    kept, so a run with a higher limit continues from them."""
     limit = step.most_removed
     if limit is None:
         return
     for unit, (part, all_) in (("documents", documents), ("bytes", bytes)):
         if all_ and part / all_ > limit:
+            there = "".join(
+                f"; {n:,} duplicates are in {name} already" for name, n in against.items() if n
+            )
             stop = TooMuchRemoved(
                 f"{step.label} would remove {part:,} of {all_:,} {unit} ({part / all_:.1%}), more"
-                f" than max_removal {limit:g}{most}; nothing was removed."
+                f" than max_removal {limit:g}{there}{most}; nothing was removed."
                 " If that is right, raise the limit: --max-removal 1, or max_removal in the recipe"
             )
             stop.share = part / all_

@@ -15,12 +15,12 @@ from pathlib import Path
 from curate.corpus import indexes, manifests
 from curate.engines.base import Engine, Jobs, check_engine, mapping
 from curate.run import assemble
-from curate.run.build import check_made, restart_out
-from curate.run.earlier import make_index
+from curate.run.build import build_product, check_made, restart_out
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
 from curate.run.ledger import RUN, Ledger
 from curate.run.messages import Assembled, AssembleTask, Built, CorpusRecord
 from curate.run.plan import (
+    EarlierDocuments,
     MapStage,
     RunPlan,
     check_code,
@@ -46,6 +46,7 @@ from llmcurate.base.disk.seals import Seal, seal
 from llmcurate.base.disk.store import (
     LEDGER,
     LIST,
+    LOCAL,
     Mirror,
     Store,
     current,
@@ -93,6 +94,30 @@ def run_planned(
     except OSError as error:
         set_error_file(error, out)
         raise disk_error(error) or error from None
+
+
+def make_index(earlier: EarlierDocuments, options: Options) -> None:
+    """Make the index of earlier documents (the setting `against` of a dedup step) unless it exists,
+    and pass it to the step. The step runs alone over these documents, in a folder of the cache that
+    is named by a digest of input and settings. At the end, only the index is kept."""
+    folder, key = earlier.index.folder, earlier.index.digest
+    out = folder.parent.parent
+    if not indexes.is_complete(folder, key):
+        remove(folder, inside=out)
+        say(f"{earlier.against}: making an index of its documents, once", options.quiet)
+        alone = replace(options, restart=None, published=False)
+        if options.published:  # other machines do not see the cache of this one
+            alone = replace(alone, engine="local", address=None, slurm=())
+        with using(LOCAL):
+            totals = run_planned(earlier.plan, out, alone, lambda *report: lambda: None).totals()
+        say(f"{earlier.against}: {counted(totals.read, 'document')} indexed", options.quiet)
+    for path in out.iterdir():
+        if path.name != indexes.FOLDER:
+            remove(path, inside=out)
+    record = indexes.record_of(folder)
+    if record is None:
+        raise RunFailed(f"{folder} is damaged; run again to rebuild it")
+    earlier.step.take_index(earlier.against, replace(earlier.index, record=record))
 
 
 class _Run:
@@ -145,7 +170,7 @@ class _Run:
         clear_temporary(self.home)
         assemble.clear_unfinished(self.home)
         for documents in self.plan.against:
-            make_index(documents, run_planned, self.options)
+            make_index(documents, self.options)
         apart = self.store.url and self.options.engine != "local"
         with (
             self._engine() as engine,
@@ -163,7 +188,9 @@ class _Run:
             with self.intact.reading(lambda: self._changed_files(products=False)):
                 if self.plan.stages:
                     self.outcome.kept_ids = manifests.kept_ids(self.out)
-                write = self._begin_report(report, here)
+                before, run = here.cpu, mapping(here, "the report")
+                write = report(self.outcome, self.options.count(), run, self.options.sizes)
+                self.outcome.driver["report, in workers"] = here.cpu - before
         if self.plan.products:
             self._build_products()
         return write
@@ -185,8 +212,13 @@ class _Run:
         key = self.plan.corpus_key
         folders = [stage_folder(self.out, s.folder_name) for s in self.plan.stages]
         decided = [decisions_path(self.out, s) for s in self.plan.stages if s.sketch]
-        if self._has_corpus(key) and self._corpus_is_intact(key, here):
-            return
+        if self._has_corpus(key):
+            # File times can lag behind the clock.
+            self._corpus_checked_at = time.time_ns() - 1_000_000_000
+            entry = self.ledger.stage_result(CORPUS, CorpusRecord)
+            same = entry is not None and entry.key == key
+            if entry and same and self.intact.corpus_is_intact(self.out, entry.files, here):
+                return
         self.ledger.forget_stage(CORPUS)
         self._corpus_checked_at = 0
         names = [".corpus-new", ".rejected-new"]
@@ -204,7 +236,7 @@ class _Run:
         inputs = [self.stages.inputs(s, *kinds.get(s.key, ("rejected",))) for s in self.plan.stages]
         ids = self.stages.ids_file()
         with self.intact.reading(lambda: self._first_rejected(self.plan.stages)):
-            schema = assemble.schema_hex(assemble.rejected_schema(folders))
+            schema = assemble.rejected_schema(folders)
         assembled = f"{key}:assembled"
         self.ledger.forget_parts(assembled)  # left by a killed run, whose files have been removed
         tasks = (
@@ -262,20 +294,9 @@ class _Run:
                 self.store.delete(there - parts)
             self.store.put(*(self.out / name for name in beside))
 
-    def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
-        before, run = engine.cpu, mapping(engine, "the report")
-        write = report(self.outcome, self.options.count(), run, self.options.sizes)
-        self.outcome.driver["report, in workers"] = engine.cpu - before
-        return write
-
     def _build_products(self) -> None:
-        from curate.run.build import build_product
-
-        if self.plan.products and self.plan.stages:
-            corpus = self.ledger.stage_result(CORPUS, CorpusRecord)
-            verify(
-                [str(self.out / name), of] for name, of in (corpus.files if corpus else {}).items()
-            )
+        if self.plan.stages and (corpus := self.ledger.stage_result(CORPUS, CorpusRecord)):
+            verify([str(self.out / name), of] for name, of in corpus.files.items())
         for stage in self.plan.products:
             before = {k: self.plan.products[i] for k, i in stage.inputs.items()}
             record = build_product(
@@ -339,9 +360,8 @@ class _Run:
     def _decision_files(self) -> Iterator[tuple[Path, Seal]]:
         for stage in self.plan.stages:
             if stage.sketch:
-                yield from (
-                    (Path(path), sealed) for path, sealed in self.stages.decisions_file(stage)
-                )
+                for path, sealed in self.stages.decisions_file(stage):
+                    yield Path(path), sealed
 
     def _changed_files(self, products: bool = True) -> Iterator[tuple[Path, Seal]]:
         for _, made in self.ledger.results(f"{self.plan.corpus_key}:assembled", Assembled):
@@ -361,13 +381,6 @@ class _Run:
             if built := self.ledger.stage_result(product.key, Built):
                 sealed = ((self.out / file, of) for file, of in built.seals.items())
                 yield from changed_after(built.at, sealed)
-
-    def _corpus_is_intact(self, key: str, engine: Engine) -> bool:
-        self._corpus_checked_at = time.time_ns() - 1_000_000_000  # file times can lag the clock
-        entry = self.ledger.stage_result(CORPUS, CorpusRecord)
-        if entry is None or entry.key != key:
-            return False
-        return self.intact.corpus_is_intact(self.out, entry.files, engine)
 
     def _has_corpus(self, key: str) -> bool:
         decided = any(s.sketch for s in self.plan.stages)

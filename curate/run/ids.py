@@ -1,9 +1,11 @@
 """Assign final ids to documents, after the first stage, because ids depend on the whole input.
 
 A document without an id gets `path-relative-to-IN#ordinal`. If an id is repeated, later documents
-in input order get `~2`, `~3` and so on added. If a run continues from earlier runs, the ids of
-those runs are also taken. The changed ids are written to `ids.parquet`, with columns part
-(partition), _n (number in the partition) and id. The files of the stage stay unchanged.
+in input order get `~2`, `~3` and so on added; files of one relative path count in the order of
+their full paths, so the order in which inputs are given does not change the ids made for them. If a
+run continues from earlier runs, the ids of those runs are also taken. The changed ids are written
+to `ids.parquet`, with columns part (partition), _n (number in the partition) and id. The files of
+the stage stay unchanged.
 
 For a large input, tasks first compare hashes of ids. Then database queries are run only on
 documents that may share an id."""
@@ -38,15 +40,6 @@ ISSUED = "issued.parquet"  # all ids of a run, for runs that continue from it
 _SPLIT = r"regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k'])"
 
 
-def _find_earlier(db: Any, earlier: EarlierIds | None) -> None:
-    """Create the view `given` (ids of earlier runs) and the table `before` (ids of this run that an
-    earlier run has used too)."""
-    files = list(earlier.files) if earlier else []
-    source = f"read_parquet({paths_literal(files)})" if files else "(SELECT '' AS id WHERE false)"
-    db.execute(f"CREATE VIEW given AS SELECT id FROM {source}")
-    db.execute("CREATE TABLE before AS SELECT DISTINCT id FROM given SEMI JOIN named USING (id)")
-
-
 def _number_repeated(db: Any) -> None:
     # Numbers in use are skipped: if the ids are `a`, `a` and `a~2`, the second `a` becomes `a~3`.
     # So every new id is unique: the part before its last `~number` is the old id.
@@ -71,7 +64,7 @@ def _number_repeated(db: Any) -> None:
     db.execute(
         """CREATE TABLE fresh AS
         WITH numbered AS (
-          SELECT part, n, id, row_number() OVER (PARTITION BY id ORDER BY part, n) - 1
+          SELECT part, n, id, row_number() OVER (PARTITION BY id ORDER BY turn, part, n) - 1
                  + (id IN (SELECT id FROM before))::BIGINT AS nth
           FROM repeated)
         SELECT part, n, numbered.id || '~' || coalesce(numbers.k, nth + 1) AS id
@@ -87,12 +80,12 @@ SEEN = f"SELECT part, {NUMBER} AS n, own, slice, ordinal FROM read_parquet"
 # Documents of a slice. If a slice is read in part, a row with a negative number counts them.
 COUNTED = """SELECT part, slice, max(ordinal + (n >= 0)::BIGINT) AS size FROM seen GROUP BY ALL"""
 # Documents of the same file in earlier slices.
-BASES = """SELECT part, slice, rel,
+BASES = """SELECT part, slice, rel, turn,
     coalesce(sum(coalesce(size, 0)) OVER (
       PARTITION BY file ORDER BY start
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT AS base
     FROM slices JOIN names USING (file) LEFT JOIN counted USING (part, slice)"""
-NAMED = """SELECT seen.part, n, own IS NULL AND base > 0 AS moved,
+NAMED = """SELECT seen.part, n, own IS NULL AND base > 0 AS moved, turn,
     coalesce(own, rel || '#' || (ordinal + base)) AS id
     FROM seen JOIN bases USING (part, slice) WHERE n >= 0"""
 KEYS = pa.schema(
@@ -271,17 +264,28 @@ def assign_ids(
     with scratch_database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
         # part, slice (in the partition), file, start; and rel of each file.
         db.register("slices", Partitions.of(plan.partitions).table())
-        rels = [f.rel for f in plan.files]
-        db.register("names", pa.table({"file": np.arange(len(rels)), "rel": rels}))
+        paths, rels = [f.path for f in plan.files], [f.rel for f in plan.files]
+        first = {rel: n for n, rel in reversed([*enumerate(rels)])}
+        order = sorted(range(len(rels)), key=lambda n: (first[rels[n]], paths[n]))
+        names = {"file": np.arange(len(rels)), "rel": rels, "turn": np.argsort(order)}
+        db.register("names", pa.table(names))
         if many and earlier is None:
             _select_candidates(db, groups, run)
         else:
             _name_all(db, groups, many)
         db.execute("CREATE TABLE changed AS SELECT part, n, id FROM named WHERE moved")
-        _find_earlier(db, earlier)
+        # Ids of earlier runs, and those of them that this run has used too.
+        files = list(earlier.files) if earlier else []
+        given = (
+            f"read_parquet({paths_literal(files)})" if files else "(SELECT '' AS id WHERE false)"
+        )
+        db.execute(f"CREATE VIEW given AS SELECT id FROM {given}")
+        db.execute(
+            "CREATE TABLE before AS SELECT DISTINCT id FROM given SEMI JOIN named USING (id)"
+        )
         db.execute(
             """CREATE TABLE repeated AS
-            SELECT part, n, id FROM named
+            SELECT part, n, id, turn FROM named
             WHERE id IN (SELECT id FROM named GROUP BY id HAVING count(*) > 1)
             OR id IN (SELECT id FROM before)"""
         )

@@ -151,7 +151,7 @@ class Ledger:
     file = "ledger.db"
     tables = _TABLES
 
-    def __init__(self, out: Path, stale: float = STALE_SECONDS) -> None:
+    def __init__(self, out: Path, stale: float = STALE_SECONDS, lock: bool = True) -> None:
         if url := url_of(out):
             raise UsageError(f"OUT {url}: this command writes into a folder; give one")
         self.path = out / self.file
@@ -159,14 +159,16 @@ class Ledger:
         self._beat = 0.0
         self._pending: list[tuple[str, int, str]] = []  # rows of partitions
         self._pending_since = 0.0  # when the first of them was added
-        store = current()
-        self._segments = _Segments(store, self.path) if store.covers(self.path) else None
+        store, remote = current(), lock and current().covers(self.path)
+        self._segments = _Segments(store, self.path) if remote else None
         # sqlite writes a journal beside the file.
-        self._locked = not self.path.exists() or all(map(_may_write, (out, self.path)))
-        if not self._locked:
-            self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)
-            return
+        may_write = not self.path.exists() or all(map(_may_write, (out, self.path)))
+        self._locked = lock and may_write
         try:
+            if not self._locked:
+                self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)
+                self._check_pages()
+                return
             self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
             self._db.execute(f"PRAGMA page_size={PAGE_BYTES}")
             self._check_pages()
@@ -184,15 +186,7 @@ class Ledger:
     @classmethod
     def to_read(cls, path: Path) -> Ledger:
         """Open a ledger without lock or change. Raises RunFailed if it is damaged."""
-        ledger = cls.__new__(cls)
-        ledger.path, ledger._locked, ledger._segments = path, False, None
-        ledger._beat, ledger._pending_since, ledger._pending = 0.0, 0.0, []
-        try:
-            ledger._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-            ledger._check_pages()
-        except sqlite3.DatabaseError as error:
-            raise ledger._failure(error) from None
-        return ledger
+        return cls(path.parent, lock=False)
 
     def _check_pages(self) -> None:
         """Raise sqlite3.DatabaseError if the file's pages are damaged. Files above CHECKED_BYTES

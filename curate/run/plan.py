@@ -153,7 +153,14 @@ def plan_run(
     _check_extraction(recipe, inputs)
     if not on_paper:
         recipe = recipe.without_missing_files()
-        _check_files(recipe)
+        lacking = []
+        for step in recipe.steps:
+            try:
+                files_of(step)
+            except UsageError as error:
+                lacking.append(str(error))
+        if lacking:
+            raise UsageError("; ".join(lacking))
     against = [] if on_paper else list(_against(recipe))
     earlier_digest = [earlier.digest] if earlier and earlier.files else []
     # Files of text may not state their encoding. Their text then depends on the detector's version.
@@ -281,17 +288,6 @@ def _check_extraction(recipe: Recipe, inputs: InputPlan) -> None:
             )
 
 
-def _check_files(recipe: Recipe) -> None:
-    lacking = []
-    for step in recipe.steps:
-        try:
-            files_of(step)
-        except UsageError as error:
-            lacking.append(str(error))
-    if lacking:
-        raise UsageError("; ".join(lacking))
-
-
 def stage_folder(out: Path, name: str) -> Path:
     """Return the folder of a stage. Raises RunFailed if a link leads out of OUT."""
     return path_inside(out, f"stages/{name}")
@@ -347,19 +343,16 @@ def plan_record(plan: RunPlan, out: Path) -> dict[str, Any]:
     }
 
 
-def _part_of_input(plan: RunPlan) -> str:
-    read = plan.recipe.read
-    first = f", the first {counted(read.limit, 'document')}" if read.limit is not None else ""
-    return f", a share of {read.share:g}{first}" if read.share is not None else first
-
-
 def describe(plan: RunPlan, out: Path) -> str:
     record = plan_record(plan, out)
     files, parts = counted(record["files"], "file"), counted(record["partitions"], "partition")
     size = format_bytes(record["bytes"])
     lines = [f"{plan.recipe.name} -> {out}"]
+    share, limit = plan.recipe.read.share, plan.recipe.read.limit
+    part = f", a share of {share:g}" if share is not None else ""
+    part += f", the first {counted(limit, 'document')}" if limit is not None else ""
     if plan.inputs.files:
-        lines.append(f"  input: {files}, {size}, {parts}{_part_of_input(plan)}")
+        lines.append(f"  input: {files}, {size}, {parts}{part}")
     for of, stage in zip(plan.stages, record["stages"], strict=True):
         done = stage["partitions_done"]
         state = "reused" if done == record["partitions"] > 0 else f"{done} of {parts} done"

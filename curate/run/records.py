@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 from curate.corpus.sizes import Sizes
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan, empty_files
+from curate.formats.kinds import FORMATS
+from curate.formats.listing import EMPTY, UNKNOWN
 from curate.formats.reading import missing_text_message
 from curate.mix.table import MixRecord
 from curate.mix.table import text as mix_lines
@@ -638,8 +640,7 @@ def funnel(record: RunRecord) -> str:
         )
     passed = [n for n in record.notices if n.startswith("skipped ")]  # one per file
     if passed:
-        more = f", and {counted(len(passed) - 1, 'other file')}" if passed[1:] else ""
-        lines.append(f"note: {passed[0]}{more}")
+        lines.append(f"note: {_passed_line(passed) if passed[1:] else passed[0]}")
     lines += [f"note: {n}" for n in record.notices if not n.startswith("skipped ")]
     if record.stages:
         lines += _kept_lines(record)
@@ -651,6 +652,23 @@ def funnel(record: RunRecord) -> str:
             lines += held_out_lines(product["summary"])
             lines += _best_lines(product["summary"])
     return "\n".join(lines)
+
+
+def _passed_line(notices: list[str]) -> str:
+    """Return one line for notices on skipped files: by reason how many and an example; files of
+    unknown format, with their endings, come first, and empty files last."""
+    paths: dict[str, list[str]] = {}
+    for path, _, reason in (n.removeprefix("skipped ").partition(": ") for n in notices):
+        paths.setdefault(reason, []).append(path)
+    groups = []
+    for reason in sorted(paths, key=lambda r: (r == EMPTY, r != UNKNOWN, -len(paths[r]))):
+        found = paths[reason]
+        endings = Counter(Path(path).suffix or "no ending" for path in found).most_common(9)
+        kinds = f" ({', '.join(f'{count} {ending}' for ending, count in endings)})"
+        more = kinds if reason == UNKNOWN else ""
+        groups.append(f"{len(found):,}: {reason}{more}, such as {found[0]}")
+    known = f"; known are {', '.join(FORMATS)} (docs/inputs.md)" if UNKNOWN in paths else ""
+    return f"skipped {counted(len(notices), 'file')}; {'; '.join(groups)}{known}"
 
 
 def _kept_lines(record: RunRecord) -> list[str]:
@@ -717,6 +735,8 @@ def _tokenizer_remark(card: dict[str, Any]) -> list[str]:
         if s["bytes"] >= NOTABLE_SHARE * measured["bytes"] and s["label"] != "Common"
     ]
     if rates and 2 * min(rates)[0] < measured["bytes_a_token"]:
+        if min(rates)[1] == "parts of characters":
+            return ["look at this: many characters are cut into bytes; a larger --vocab has more"]
         return ["look at this: {1} has only {0:.2f} bytes per token".format(*min(rates))]
     if card.get("warnings"):
         return [f"look at this: {card['warnings'][0]}"]

@@ -48,7 +48,7 @@ from curate.run.messages import (
 )
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
 from curate.run.records import Options, Outcome, StageRecord, sum_up
-from curate.steps.contracts import CorpusStep, Prepared, Step, is_ours
+from curate.steps.contracts import Prepared, is_ours
 from curate.steps.failures import failing
 from llmcurate.base.disk.files import check_links, clear_temporary, path_inside, remove, write_text
 from llmcurate.base.disk.seals import Seal, SealedPath, fault, seal, sealing
@@ -226,7 +226,7 @@ class Stages:
 
         figures, cpu = self._once(decided, path, resolve)
         if removal := figures.get("removal"):
-            guard(stage.sketch, **removal)
+            guard(stage.sketch, **removal, against=figures.get("against", {}))
         written = {**record.written, "decisions": path.stat().st_size}
         took = {f"{label}: deciding": figures["seconds"]} if "seconds" in figures else {}
         return replace(
@@ -335,6 +335,7 @@ class Stages:
         first = stage.index == 0
         before = None if first else self.plan.stages[stage.index - 1]
         previous = Path(before.folder_name) if before else None
+        later = (step for s in self.plan.stages[stage.index + 1 :] for step in (*s.steps, s.sketch))
         with sealing() as of_plan:
             plan = self.plan.inputs.write(folder) if first else None
         spec = Specification(
@@ -349,7 +350,7 @@ class Stages:
             else None,
             sketch=StepRecord.of(stage.sketch) if stage.sketch else None,
             sketch_kind=sketch_kind(stage),
-            later=tuple(map(StepRecord.for_rehearsal, self._later_steps(stage))),
+            later=tuple(StepRecord.for_rehearsal(s) for s in later if s is not None and is_ours(s)),
             of=sum(len(stage.labels) for stage in self.plan.stages),
             own=self.plan.inputs.own,
             columns=self.plan.recipe.columns if stage is self.plan.stages[-1] else (),
@@ -362,11 +363,6 @@ class Stages:
     def _spec_path(self, stage: MapStage) -> Path:
         folder = stage_folder(self.out, stage.folder_name)
         return folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
-
-    def _later_steps(self, stage: MapStage) -> list[Step | CorpusStep]:
-        later = self.plan.stages[stage.index + 1 :]
-        steps = [step for s in later for step in (*s.steps, s.sketch) if step is not None]
-        return [step for step in steps if is_ours(step)]
 
     def _once(
         self, key: str, file: Path, work: Callable[[], Any], *beside: Path
@@ -450,7 +446,7 @@ class Stages:
         it has already loaded the kernels (compiled functions)."""
         step = stage.sketch
         alone = step is not None and not step.earlier()
-        return alone and self.parts == 1 and getattr(engine, "here", False)
+        return alone and self.parts == 1 and engine.here
 
     def seals(self, stage: MapStage) -> dict[str, Seal]:
         """Return {path: seal (size, digest)} for the files of a stage's index (data on documents,

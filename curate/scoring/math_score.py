@@ -71,25 +71,15 @@ class MathScore(FastTextStep):
         " (open-web-math/filtering-models)"
     )
 
-    score_label: str | None = Field(
-        None,
-        description="The label whose probability is the score. Default: positive, else hq, else the"
-        " other label of a model with cc.",
-    )
-    threshold: float = Field(
-        0.17,
-        ge=0,
-        le=1,
-        description="Documents with formulas are dropped if their score is at most this"
-        " (OpenWebMath's code: 0.17).",
-    )
-    plain_threshold: float = Field(
-        0.8,
-        ge=0,
-        le=1,
-        description="Documents without formulas are dropped if their score is at most this"
-        " (OpenWebMath's code: 0.8).",
-    )
+    score_label: str | None = None
+    """The label whose probability is the score. Default: positive, else hq, else the other label of
+    a model with cc."""
+    threshold: float = Field(0.17, ge=0, le=1)
+    """Documents with formulas are dropped if their score is at most this (OpenWebMath's code:
+    0.17)."""
+    plain_threshold: float = Field(0.8, ge=0, le=1)
+    """Documents without formulas are dropped if their score is at most this (OpenWebMath's code:
+    0.8)."""
     _model: Classifier | None = PrivateAttr(default=None)
 
     def _chosen(self) -> str:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model, field_val
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.disk.yaml_file import read_counts, within_64_bits
 from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import Described
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +55,7 @@ class Identity:
         return replace(self, settings={k: v for k, v in self.settings.items() if k not in names})
 
 
-class Settings(BaseModel):
+class Settings(Described, BaseModel):
     """The base of all steps: named settings that do not change after they are checked."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

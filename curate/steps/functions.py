@@ -79,7 +79,8 @@ class FunctionInFile:
         is run. Raise UsageError if a file cannot be read or if the file lacks the function
         `name`."""
         try:
-            sources, names = file_sources(self.path), names_in(self.path)
+            sources = _sources(self.path.parent, {self.path.stem: self.path}, None)
+            names = names_in(self.path)
         except SyntaxError as error:
             where = relative_path(Path(str(error.filename)))
             raise UsageError(f"{where}:{error.lineno}: {error.msg}") from None
@@ -219,12 +220,6 @@ def source_digest(module: str) -> str | None:
     name = module if module != "__main__" else path.stem
     package = module.split(".")[0] if up else None
     return digest_of(_sources(path.absolute().parents[up], {name: path}, package))
-
-
-def file_sources(path: Path) -> dict[str, Path]:
-    """Return {module name: path} for a file and the files beside it that it imports. Raise OSError,
-    UnicodeDecodeError or SyntaxError if a file cannot be read."""
-    return _sources(path.parent, {path.stem: path}, None)
 
 
 def digest_of(sources: dict[str, Path]) -> str:

@@ -90,11 +90,9 @@ class Recipe:
     def without_missing_files(self, quiet: bool = False) -> Recipe:
         return replace(self, steps=tuple(s.without_missing_files(quiet) for s in self.steps))
 
-    def resolved(self) -> dict[str, Any]:
-        """Return all settings, defaults included, in the form that `parse` reads."""
-        return self._dump()
-
-    def _dump(self, given_alone: bool = False) -> dict[str, Any]:
+    def resolved(self, given_alone: bool = False) -> dict[str, Any]:
+        """Return all settings, defaults included unless `given_alone`, in the form that `parse`
+        reads."""
         steps: list[Any] = []
         for i, step in enumerate(self.steps):
             if i in self.cuts:
@@ -114,7 +112,7 @@ class Recipe:
         return {**head, **inputs, "read": read, **columns, "steps": steps}
 
     def __str__(self) -> str:
-        data = self._dump(given_alone=True)
+        data = self.resolved(given_alone=True)
         kept = {key: value for key, value in data.items() if value or key == "steps"}
         return yaml.safe_dump(
             kept, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100

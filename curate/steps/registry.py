@@ -2,9 +2,8 @@
 
 Classes are loaded lazily. curate/index.json has the place of each class with a decorator such as
 `@step("c4")`; for other names, the sources are searched. Other packages add steps by the entry
-point group `llmcurate.steps`. `make reference` writes the schema to pipelines/recipe.schema.json,
-with a digest of the source of each step's fields. If that source has changed, the schema comes from
-the step's class instead."""
+point group `llmcurate.steps`. pipelines/recipe.schema.json has the schema, with a digest of the
+source of each step's fields; if that source has changed, the schema comes from the step's class."""
 
 from __future__ import annotations
 
@@ -108,6 +107,7 @@ def _load(name: str, place: str) -> type[Settings]:
 
 
 FILE = "recipe.schema.json"
+OPTIONS = "options.schema.json"  # settings of the commands that run no step
 STEPS = "#/$defs/"
 READ = "curate.formats.read_settings:ReadSettings"
 
@@ -117,7 +117,7 @@ def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
     from curate.formats.read_settings import ReadSettings
 
     names = step_names() if names is None else names
-    definitions = {name: _with_source(name, step_class(name)) for name in names}
+    definitions = {name: with_source(step_class(name), _place(name)) for name in names}
     for name in names:
         definitions |= definitions[name].pop("$defs", {})
     variants = [n for n in names if "variant" in definitions[n]["properties"]]
@@ -161,7 +161,7 @@ def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
         },
         "required": ["steps"],
         "additionalProperties": False,
-        "$defs": {"read": _with_source("read", ReadSettings), **definitions},
+        "$defs": {"read": with_source(ReadSettings, READ), **definitions},
     }
 
 
@@ -183,18 +183,25 @@ def _members(values: dict[str, Any]) -> list[str]:
 
 
 @cache
-def shipped_schema() -> dict[str, Any]:
-    """Return the schema of the package's steps, as written by `make reference`."""
-    text = (FOLDER / FILE).read_text(encoding="utf-8")
+def shipped_schema(file: str) -> dict[str, Any]:
+    """Return the schema of the package's steps or of its commands' options, as written by `make
+    reference`."""
+    text = (FOLDER / file).read_text(encoding="utf-8")
     return dict(json.loads(text))
+
+
+def shipped_definition(name: str, place: str, file: str = FILE) -> dict[str, Any] | None:
+    """Return the settings of a class in the shipped schema, or None if they may have changed. This
+    loads no class: pydantic and all classes take 0.3 s of a command's start."""
+    definition: dict[str, Any] = shipped_schema(file)["$defs"].get(name, {})
+    digest, _, modules = definition.get("$comment", "").partition(" ")
+    return definition if digest == fields_digest(place, modules.split()) else None
 
 
 def definition_of(step: str) -> dict[str, Any]:
     """Return description, paper and settings of a step. They come from the shipped schema if it is
     up to date, else from the class. Raise UsageError for an unknown step."""
-    definition: dict[str, Any] = shipped_schema()["$defs"].get(step, {})
-    digest, _, modules = definition.get("$comment", "").partition(" ")
-    if digest == fields_digest(_place(step), modules.split()):
+    if definition := shipped_definition(step, _place(step)):
         return definition
     from curate.formats.read_settings import ReadSettings
 
@@ -205,12 +212,14 @@ def _place(step: str) -> str:
     return READ if step == "read" else REGISTRY.get(step, "")
 
 
-def _with_source(step: str, model: Any) -> dict[str, Any]:
+def with_source(model: Any, place: str, *others: str) -> dict[str, Any]:
+    """Return the schema of a class, with the modules of its fields, `others` among them, and their
+    digest."""
     definition = class_schema(model)
     with_fields = (kind for kind in model.__mro__ if getattr(kind, "model_fields", None))
     kinds = (model, *with_fields, getattr(model, "described_in", None) or model)
-    modules = list(dict.fromkeys(kind.__module__ for kind in kinds))
-    digest = fields_digest(_place(step), modules)
+    modules = [*dict.fromkeys(kind.__module__ for kind in kinds), *others]
+    digest = fields_digest(place, modules)
     return {"$comment": " ".join([digest, *modules]), **definition}
 
 
@@ -268,7 +277,8 @@ def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
 def class_schema(model: Any) -> dict[str, Any]:
     """Return the JSON schema of a class's settings, without titles. The class's own settings come
     before inherited ones. If the class has SECTIONS, the order is unchanged and each setting names
-    its section. The type of a list that may be given as one string includes `string`."""
+    its section. METAVARS of the class are metavars of settings in help. The type of a list that
+    may be given as one string includes `string`."""
     schema = dict(model.model_json_schema())
     own, fields = get_annotations(model), schema.pop("properties", {})
     if sections := getattr(model, "SECTIONS", {}):
@@ -276,6 +286,8 @@ def class_schema(model: Any) -> dict[str, Any]:
         for name, field in fields.items():
             section = sections.get(name, section)
             field |= {"section": section} if section else {}
+    for name, metavar in getattr(model, "METAVARS", {}).items():
+        fields[name]["metavar"] = metavar
     schema["properties"] = {n: fields[n] for n in sorted(fields, key=lambda n: n not in own)}
     for definition in [schema, *schema.get("$defs", {}).values()]:
         definition.pop("title", None)

@@ -1,10 +1,8 @@
 """Texts in the form that deduplication compares: unchanged, in NFC, or in NFKC_Casefold.
 
-NFKC_Casefold (Unicode Standard, section 3.13, R5; UAX #31) folds case and compatibility forms, such
-as full width, and removes ignorable characters, such as soft hyphens and zero-width spaces. It is
-defined per character, with NFC at the end. Applying NFKC, case folding and this removal to the
-whole text gives the same result, except that a Greek iota below a letter may change places with
-accents."""
+NFKC_Casefold (Unicode Standard, section 3.13, R5; UAX #31) is defined per character, with NFC at
+the end. Applying NFKC, case folding and the removal of ignorable characters to the whole text gives
+the same result, except that a Greek iota below a letter may change places with accents."""
 
 from __future__ import annotations
 

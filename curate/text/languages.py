@@ -1,11 +1,9 @@
 """Codes of languages, and profiles, which adapt rules made for English to other languages.
 
-Labels in any form are folded to codes of ISO 639-3 by the tables of language_codes.txt. A profile
-says how words are counted, which stop words and end marks the language has, and which limits
-replace those of a rule (profiles.yaml, with sources; benchmarks/language_profiles.py learns
-others). In a script without spaces, words are counted with a dictionary if a PyPI package with a
-word list is installed. A step's settings record the hash of the word list. If another list is then
-installed, the step raises an error instead of counting differently."""
+Labels in any form are folded to codes of ISO 639-3 by the tables of language_codes.txt. Profiles
+are in profiles.yaml, with sources (benchmarks/language_profiles.py learns others). In a script
+without spaces, words are counted with a dictionary if a PyPI package with a word list is installed.
+A step's settings record the hash of the word list, and another list later raises an error."""
 
 from __future__ import annotations
 
@@ -179,19 +177,13 @@ AUTO, NONE, ESTIMATE = "auto", "none", "estimate"
 
 @dataclass(frozen=True)
 class Profile:
-    """The profile of a language.
+    """The profile of a language."""
 
-    - `name`: the language's code in the file of profiles.
-    - `clusters`: the mean number of grapheme clusters per word in a script without spaces, else 0.
-    - `stop_words`: the most frequent words.
-    - `end_marks`: the characters that end sentences, with closing quotes; empty if it has none.
-    - `limits`: {step: {setting: value}}, the values that replace the step's own.
-    """
-
-    name: str
-    clusters: float = 0.0
-    stop_words: tuple[str, ...] = ()
-    end_marks: str = ""
+    name: str  # the language's code in the file of profiles
+    clusters: float = 0.0  # mean grapheme clusters per word in a script without spaces, else 0
+    stop_words: tuple[str, ...] = ()  # the most frequent words
+    end_marks: str = ""  # characters that end sentences, with closing quotes; may be none
+    # {step: {setting: value}}, the values that replace the step's own
     limits: Mapping[str, Mapping[str, float | dict[int, float]]] = field(default_factory=dict)
     words: str = "estimate"  # the setting `words` of a step
 

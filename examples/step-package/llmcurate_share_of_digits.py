@@ -19,10 +19,10 @@ class ShareOfDigitsStep(Step):
 
     only_measures: ClassVar[bool] = True  # it does not change texts
 
-    # Fields are settings: in recipes, in Python and on the command line.
-    max_share: float = Field(
-        0.2, ge=0, le=1, description="Largest share of digits in a kept document."
-    )
+    # Fields are settings: in recipes, in Python and on the command line. Each is described by the
+    # string below it.
+    max_share: float = Field(0.2, ge=0, le=1)
+    """Largest share of digits in a kept document."""
 
     def apply(self, docs: Documents) -> Documents:
         """Measure the documents of a batch, then mark those above the limit."""

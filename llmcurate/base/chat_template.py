@@ -59,7 +59,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         for name in ("center", "format", "indent"):  # they can write texts of any width
             del self.filters[name]
         self.filters |= {
-            "tojson": _to_json,
+            "tojson": lambda value, ensure_ascii=False, **asked: json.dumps(  # Jinja's escapes HTML
+                value, ensure_ascii=ensure_ascii, **asked
+            ),
             "join": lambda items, mark="": self.call(None, mark.join, [str(one) for one in items]),
             "replace": lambda text, *asked: self.call(None, str(text).replace, *asked),
         }
@@ -119,10 +121,6 @@ def _size(value: Any) -> int:
     if isinstance(value, list | tuple):
         return sum(len(each) if isinstance(each, str) else 1 for each in value)
     return int(abs(value)) if isinstance(value, int | float) else len(str(value))
-
-
-def _to_json(value: Any, ensure_ascii: bool = False, **asked: Any) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, **asked)  # Jinja's own escapes HTML
 
 
 def _fail(message: str) -> None:

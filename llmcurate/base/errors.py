@@ -87,7 +87,7 @@ def disk_error(error: BaseException) -> LlmcurateError | None:
         place = f" while writing {where}" if where else ""
         reason = getattr(error, "strerror", None) or message or repr(error)
         return RunFailed(
-            f"disk full{place}: free some space and run the same command again to resume"
+            f"disk full{place}: free some space and run the same command again"
             f" ({reason.splitlines()[0]})"
         )
     return None

@@ -1,19 +1,24 @@
-"""Dataclasses of settings: checked by pydantic, and read from untrusted JSON."""
+"""Dataclasses of settings: checked by pydantic, and read from untrusted JSON. The string below a
+field describes the field."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import difflib
 import functools
+import inspect
+import itertools
 import json
 import re
+import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import pydantic.dataclasses
-from pydantic import ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
 from llmcurate.base.errors import LlmcurateError, UsageError
@@ -21,6 +26,48 @@ from llmcurate.base.errors import LlmcurateError, UsageError
 Config = TypeVar("Config")
 _hints: Any = functools.cache(typing.get_type_hints)  # slow, so cached
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+@functools.cache
+def _sentences(module: str) -> dict[str, dict[str, str]]:
+    """Return the strings below the fields of a module's classes: {class: {field: string}}."""
+    return {
+        kind.name: {
+            field.target.id: " ".join(str(below.value.value).split())
+            for field, below in itertools.pairwise(kind.body)
+            if isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        }
+        for kind in ast.parse(inspect.getsource(sys.modules[module])).body
+        if isinstance(kind, ast.ClassDef)
+    }
+
+
+def describe(kind: type) -> None:
+    """Let the string below each field of a class be its description. Call this before pydantic
+    reads the class: its own ``use_attribute_docstrings`` forgets those of inherited fields."""
+    own = kind.__annotations__
+    for name, text in _sentences(kind.__module__).get(kind.__name__, {}).items():
+        own[name] = Annotated[own[name], Field(description=text)]
+
+
+class Described:
+    """Models whose fields are described by the strings below them, which are read only when a JSON
+    schema is made: steps are loaded at the start of every run."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = handler(core)
+        fields = handler.resolve_ref_schema(schema).get("properties", {})
+        for kind in cls.__mro__:
+            if issubclass(kind, Described):
+                for name, text in _sentences(kind.__module__).get(kind.__name__, {}).items():
+                    if name in fields:
+                        fields[name].setdefault("description", text)
+        return schema
+
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -31,6 +78,7 @@ else:
         wrong."""
 
         def checked(kind: type) -> type:
+            describe(kind)
             kind = pydantic.dataclasses.dataclass(kind, config=_STRICT, **options)
             build = kind.__init__
 
@@ -138,6 +186,12 @@ def refuse_if(condition: bool, message: str) -> None:
     """Raise ``UsageError`` with the message if the condition holds."""
     if condition:
         raise UsageError(message)
+
+
+def refuse_any(problems: Iterable[str]) -> None:
+    """Raise ``UsageError`` with the first of the problems, if there is one."""
+    for problem in problems:
+        raise UsageError(problem)
 
 
 def to_dict(config: Any) -> dict[str, Any]:

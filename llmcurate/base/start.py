@@ -119,18 +119,14 @@ class _LatePandas:
                 if self in sys.meta_path:
                     sys.meta_path.remove(self)
                 execute(module)
-                _refresh_arrow()
+                # Make pyarrow look for pandas again, unless it is importing pandas itself: the lock
+                # that the look-up needs is then held.
+                api = getattr(sys.modules.get("pyarrow.lib"), "_pandas_api", None)
+                if api is not None and not api._lock.locked():
+                    api.pd  # noqa: B018 (its getter looks again)
 
             spec.loader.exec_module = load  # type: ignore[method-assign]
         return spec
-
-
-def _refresh_arrow() -> None:
-    """Make pyarrow look for pandas again. Do nothing if pyarrow itself is importing pandas: the
-    lock that the look-up needs is then held."""
-    api = getattr(sys.modules.get("pyarrow.lib"), "_pandas_api", None)
-    if api is not None and not api._lock.locked():
-        api.pd  # noqa: B018 (its getter looks again)
 
 
 def main() -> None:

@@ -34,7 +34,6 @@ from llmcurate.base.disk.units import format_duration
 
 # Direction marks can make a page read differently from how it is written (Unicode TR 36).
 DIRECTION = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
-_COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 # Characters that JSON allows and a terminal obeys: DEL, C1, direction marks, lone surrogates.
 _JSON_RAW = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
@@ -103,12 +102,12 @@ def wrapped(line: str, columns: int, hang: int | None = None) -> list[str]:
 
 
 def columns_of(text: str) -> int:
-    """Return the columns that a text takes: two for a wide character, none for a colour code."""
-    if text.isascii() and "\x1b" not in text:
+    """Return the columns that a text takes: two for a wide character."""
+    if text.isascii():
         return len(text)
     from rich.cells import cell_len
 
-    return cell_len(_COLOURS.sub("", text))
+    return cell_len(text)
 
 
 def _fitted(text: str, stream: TextIO) -> str:
@@ -118,11 +117,9 @@ def _fitted(text: str, stream: TextIO) -> str:
     return "\n".join("\n".join(wrapped(line, columns)) for line in text.split("\n"))
 
 
-def echo(text: object = "", colours: bool = False, end: str = "\n", as_it_is: bool = False) -> None:
-    """Print a command's answer on stdout. If `colours`, colour codes in the text are kept, so the
-    caller must pass texts of strangers through `visible()`. If `as_it_is`, no line is broken."""
-    pieces = _COLOURS.split(str(text)) if colours else [str(text)]
-    shown = "".join(p if n % 2 else visible(p) for n, p in enumerate(pieces))
+def echo(text: object = "", end: str = "\n", as_it_is: bool = False) -> None:
+    """Print a command's answer on stdout. If `as_it_is`, no line is broken."""
+    shown = visible(str(text))
     _write(sys.stdout, (shown if as_it_is else _fitted(shown, sys.stdout)) + end, True)
 
 
@@ -301,7 +298,6 @@ def table(
     rows: Iterable[Sequence[str]],
     left: Iterable[int] = (0,),
     indent: int = 0,
-    bold: Iterable[tuple[int, int]] = (),
 ) -> list[str]:
     """Return the lines of a table that fits the terminal, its columns two spaces apart.
 
@@ -310,13 +306,13 @@ def table(
     cells; (3) each row is a block: its first cell and, below it, each other cell after its title.
 
     head: titles of the columns, () for none. left: columns that are aligned to the left; all others
-    are aligned to the right. bold: (row, column) of cells that get a terminal's code for bold."""
+    are aligned to the right."""
     cells = [[one_line(cell) for cell in row] for row in ([head] if head else []) + [*rows]]
     if not cells:
         return []
     count, room = max(map(len, cells)), width() - indent
     cells = [row + [""] * (count - len(row)) for row in cells]
-    grid = _Grid(cells, bool(head), set(left), {(y + bool(head), x) for y, x in bold}, room)
+    grid = _Grid(cells, bool(head), set(left), room)
     layouts = [grid.lines(grid.widest())]
     if layouts == [None]:
         layouts = [grid.lines(grid.sizes(0)), grid.lines(grid.sizes(1)), grid.blocks()]
@@ -330,7 +326,6 @@ class _Grid:
     cells: list[list[str]]
     titled: bool  # True if the first row has titles
     left: set[int]  # columns that are aligned to the left
-    bold: set[tuple[int, int]]  # (row, column) of bold cells
     room: int  # width of a line
 
     def widest(self, start: int = 0) -> list[int]:
@@ -368,7 +363,7 @@ class _Grid:
             for texts in zip_longest(*pieces, fillvalue=""):
                 line = "  " * first
                 for x, (text, size) in enumerate(zip(texts, sizes, strict=True), first):
-                    pad, shown = " " * (size - columns_of(text)), self._shown(y, x, text)
+                    pad, shown = " " * (size - columns_of(text)), text
                     line += (shown + pad if x in self.left else pad + shown) + " " * GAP
                 lines.append(line)
         return lines
@@ -380,27 +375,17 @@ class _Grid:
         hang = max(map(columns_of, titles[1:]), default=0) + 2 * self.titled
         numbers = [n for x, n in enumerate(self.widest(self.titled)) if x and x not in self.left]
         lines = []
-        for y, row in enumerate(self.cells[self.titled :], self.titled):
+        for row in self.cells[self.titled :]:
             lines += wrapped(row[0], self.room) if row[0].strip() else []
             for x, cell in enumerate(row[1:], 1):
                 pad = 0 if x in self.left else max(numbers) - columns_of(cell)
                 line = f"  {titles[x]:{hang - columns_of(titles[x]) + len(titles[x])}}{' ' * pad}"
-                lines += (
-                    wrapped(line + self._shown(y, x, cell), self.room, hang + 4) if cell else []
-                )
+                lines += wrapped(line + cell, self.room, hang + 4) if cell else []
         return lines
-
-    def _shown(self, y: int, x: int, text: str) -> str:
-        return f"\x1b[1m{text}\x1b[0m" if text and (y, x) in self.bold else text
 
 
 def _longest(cell: str) -> int:
     return max((columns_of(word.strip()) for word in WORDS.findall(cell)), default=0)
-
-
-def coloured(stream: TextIO) -> bool:
-    """Return True if the stream is a terminal that accepts colours (https://no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 # Python raises KeyboardInterrupt only between its own instructions. Compiled code, such as the

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import os
+import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -59,10 +60,36 @@ def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedPr
         os.chdir(cwd or before)
         try:
             code = cli.invoke(line, debug="--debug" in arguments)
+        except SystemExit as end:  # completion ends so
+            code = int(end.code or 0)
         finally:
             os.chdir(before)
     out, err = (stream.detach().getvalue().decode() for stream in streams)
     return subprocess.CompletedProcess(line, code, out, err)
+
+
+def completed_here(*words: str, cwd: Path | None = None) -> list[str]:
+    """What bash is offered for the last word, asked in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["llmcurate"])
+        patch.setenv("_LLMCURATE_COMPLETE", "complete_bash")
+        patch.setenv("COMP_WORDS", " ".join(["llmcurate", *words]))
+        patch.setenv("COMP_CWORD", str(len(words)))
+        return run_here(cwd=cwd).stdout.split()
+
+
+def printed_here(command: str, folder: Path, variables: dict[str, str]) -> list[str]:
+    """The lines that a command of a page prints, called in this process; it must succeed. It
+    sees the variables but for paths, which are those of programs."""
+    name, *arguments = shlex.split(command)
+    assert name == "llmcurate", command
+    with pytest.MonkeyPatch.context() as patch:
+        for variable, value in variables.items():
+            if variable not in ("PATH", "PYTHONPATH"):
+                patch.setenv(variable, value)
+        done = run_here(*arguments, cwd=folder)
+    assert done.returncode == 0, f"{command}: exit code {done.returncode}\n{done.stderr}"
+    return [line.rstrip() for line in done.stdout.rstrip().splitlines()]
 
 
 def command_line(*arguments: Any) -> list[str]:

@@ -25,7 +25,8 @@ import zstandard
 from curate.demo.web import build_web
 from curate.products.pretraining import NAMES, PretrainProduct
 from curate.steps.recipe import Change
-from curate.steps.registry import settings_of, shipped_schema
+from curate.steps.registry import FILE, settings_of, shipped_schema
+from tests.curate.command_line import printed_here
 from tests.curate.lab.formats.wat_files import envelope, wat
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +45,7 @@ PROMPT = re.compile(r"^ *(?:\$ )?", re.M)
 # Commands that no test runs, by what they need; each is the beginning of one or of several.
 MARKED = {
     "a network": (
-        *("make ", "pip ", "llmcurate fetch ", "llmcurate filter c4 hf://", "llmcurate push "),
+        *("make ", "pip ", "llmcurate fetch ", "llmcurate filter c4 hf://"),
         *("llmcurate refresh fineweb warc.paths.gz", "llmcurate tokenizer convert cl100k.tiktoken"),
         "llmcurate tokenizer extend tok --from sentencepiece.bpe.model",
         "llmcurate run ccnet-llama1 crawl/*.wet.gz",
@@ -99,7 +100,6 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"--step 120", "--step 1"),
     (r"web=80,wiki=15,books=5", "web=40,wiki=40,books=20"),
     (r"--warmup [0-9]+", "--warmup 1"),
-    (r"--model bert --task", "--model bert-tiny --tokenizer tok/tokenizer.json --task"),
     (r"tokenizer-wangchanberta corpus", r"\g<0> --set tokenizer.vocab=400"),
     (r"--model wangchanberta --context 416", "--model roberta-tiny --context 64"),
     (r"processes=8", "processes=2"),
@@ -113,6 +113,9 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "howto/elsewhere": (
         "pretrain labelled.jsonl -o topics --model bert-tiny --tokenizer tok/tokenizer.json"
         f" --task classify {STEPS}",
+    ),
+    "guides/fine-tune": (
+        f"pretrain shards -o bert --model bert-tiny --set objective=masked {STEPS}",
     ),
     "models": (
         f"pretrain shards -o dense-run {STEPS}",
@@ -173,7 +176,7 @@ def needs(command: str) -> str | None:
 
 # The settings of each section, and of the one that `pretrain` has.
 PRETRAIN = {"pretrain": PretrainProduct.setting_names}
-SECTIONS = {name: partial(settings_of, name) for name in shipped_schema()["$defs"]} | NAMES
+SECTIONS = {name: partial(settings_of, name) for name in shipped_schema(FILE)["$defs"]} | NAMES
 NOVELS = ("novels", "peps", "rustbook")
 WORDS = "การ ประชุม วันนี้ มี ผู้เข้าร่วม จำนวน มาก และ ได้ พิจารณา เรื่อง สำคัญ ของ ประเทศ".split()
 
@@ -340,7 +343,10 @@ def test_the_commands_of_a_page_run(page: Path, things: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("page", ["deduplicate", "filter"])
-def test_the_quick_commands_of_a_how_to_run(page: str, tmp_path: Path) -> None:
+def test_the_quick_commands_of_a_how_to_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SCRIPT, "printed", printed_here)
     archives(tmp_path)
     write_lines(tmp_path / "wikipedia.jsonl", [{"text": "The river runs past the mill."}])
     env = SCRIPT["environment"](tmp_path / ".bin")

@@ -10,6 +10,7 @@ import pytest
 
 from curate.demo.language import train_demo_model
 from curate.demo.web import build_web
+from tests.curate.command_line import printed_here
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))
@@ -18,7 +19,10 @@ SMALL = ("llmcurate run c4 ", "llmcurate explain ", "llmcurate filter ")
 
 
 @pytest.mark.skipif(find_spec("fasttext") is None, reason="the demo's language model needs it")
-def test_the_first_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
+def test_the_first_commands_of_the_tutorial_print_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SCRIPT["written"].__globals__, "printed", printed_here)
     build_web(tmp_path / "demo" / "web")
     train_demo_model(tmp_path / "demo" / "language", quiet=True)
     page = TUTORIAL.read_text(encoding="utf-8")

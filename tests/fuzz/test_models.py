@@ -67,7 +67,7 @@ def test_a_damaged_fasttext_model_answers_or_is_a_one_line_error(fasttext: Path,
 
     def ask() -> None:
         model = Classifier(path)
-        labels, _ = model.top(lines, ends, 3)
+        labels, _ = model.best(lines, ends)
         assert labels.min() >= -1 and labels.max() < len(model.labels)
         model.probabilities(lines, ends)
 

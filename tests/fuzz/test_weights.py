@@ -27,7 +27,7 @@ from train.model.attention_settings import Grouped  # noqa: E402
 from train.model.config import ModelConfig  # noqa: E402
 from train.model.decoder import Decoder  # noqa: E402
 from train.model.feed_forward_settings import Dense  # noqa: E402
-from train.runs.checkpoint import Keep, Snapshot, State, write  # noqa: E402
+from train.runs.checkpoint import Keep, State, write  # noqa: E402
 from train.runs.plan import Plan  # noqa: E402
 
 
@@ -47,8 +47,8 @@ def models(tmp_path_factory: pytest.TempPathFactory, shard_folder: Path) -> Path
     model = Decoder(config)
     plan = Plan(model=config, train=TrainConfig(context=32), shards="shards")
     tensors = {"model": dict(model.state_dict())}
-    snapshot = Snapshot(plan=plan, state=State(step=1, tokens=9), tensors=tensors)
-    write(folder / "ours" / "checkpoints", snapshot, Keep(newest=1))
+    state = State(step=1, tokens=9)
+    write(folder / "ours" / "checkpoints", plan, state, tensors, Keep(newest=1))
     shutil.copy(folder / "shards" / "tokenizer.json", folder / "ours")
     export(folder / "ours", folder / "theirs")
     return folder

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tokenize_kit.encode import spm, unigram
+from tokenize_kit.encode import unigram
 from tokenize_kit.judge import tally
 from tokenize_kit.lab import embeddings as focus
 from tokenize_kit.lab import unigram as changed
@@ -35,7 +35,6 @@ PRINTED = {
         (unigram.PENALTY, unigram_em.PENALTY, changed._UNKNOWN),
         (10.0, 10.0, 10.0),
     ),
-    "bpe_model.cc: kMaxBpeResegmentDepth": (spm._DEEPEST, 100),
     "Zouhar et al. 2023, tokenization-scorer: Renyi efficiency at 2.5": (
         tally.ALPHA,
         2.5,

@@ -34,7 +34,7 @@ from tokenize_kit.formats.forms import (
 )
 from tokenize_kit.formats.json_forms import added_of
 from tokenize_kit.formats.tokenizer_json import Parts
-from tokenize_kit.learn.bpe import choose_characters
+from tokenize_kit.learn.bpe import CharacterWords, choose_characters, number_words
 from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
 from tokenize_kit.learn.words import WordCounts, lay_out
 
@@ -260,10 +260,16 @@ def learn_character_tokens(
     never = set(form.others.values())
     first = letters.chosen(least, tokens)
     old = form.tokens | {letter: form.size + k for k, letter in enumerate(first)}
-    symbols, sizes, counts = _number_characters(counted, form.size, first)
-    laid = lay_out(symbols, np.append(0, np.cumsum(sizes)), counts)
-    spelled = (_ordinary_ids(form, words, text) for text in sorted(never) if text)
-    banned = [numbers for numbers in spelled if numbers]
+    ordered = sorted(counted.items())  # independent of the order of texts
+    joined = np.frombuffer(b"".join(word for word, _ in ordered), np.uint32)
+    ends = np.cumsum([0, *(len(word) // 4 for word, _ in ordered)])
+    characters = CharacterWords(joined, ends, np.array([count for _, count in ordered], np.int64))
+    # An old id keeps its number; the symbol of a character is form.size plus its code point.
+    symbols = [*range(form.size), *(form.size + ord(letter) for letter in first)]
+    numbered = number_words(characters, symbols)
+    laid = lay_out(numbered.symbols, np.append(0, np.cumsum(numbered.sizes)), numbered.counts)
+    spelled = [words(text)[0] for text in sorted(never) if text]
+    banned = [ids.tolist() for ids in spelled if len(ids) and ordinary[ids].all()]
     bases, more = form.size + len(first), tokens - len(first)
     learned = learn(
         laid, bases, bases + more + more // 8 + 16, least, LONGEST,
@@ -323,31 +329,3 @@ class _Letters:
 
     def bytes_of(self, letter: str) -> list[int]:
         return [self._ids[byte] for byte in letter.encode()]
-
-
-def _number_characters(
-    counted: Counter[bytes], size: int, first: list[str]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    ordered = sorted(counted.items())  # independent of the order of texts
-    sizes = np.array([len(word) // 4 for word, _ in ordered], np.int64)
-    counts = np.array([count for _, count in ordered], np.int64)
-    symbols = np.frombuffer(b"".join(word for word, _ in ordered), np.int32)
-    codes = np.array([ord(letter) for letter in first], np.int64)
-    positions = np.searchsorted(codes, symbols - size)
-    letter = symbols >= size
-    inside = ~letter
-    candidates = letter & (positions < len(codes))
-    inside[candidates] = codes[positions[candidates]] == symbols[candidates] - size
-    begins = np.zeros(len(symbols), np.bool_)
-    begins[np.cumsum(sizes) - sizes] = True
-    begins[1:] |= ~inside[:-1]
-    word_of = np.repeat(np.arange(len(sizes)), sizes)[inside]
-    starts = np.flatnonzero(begins[inside])
-    numbered = np.where(letter, size + positions, symbols)[inside].astype(np.int32)
-    return numbered, np.diff(np.append(starts, len(numbered))), counts[word_of[starts]]
-
-
-def _ordinary_ids(form: CharBpe, words: Words, text: str) -> list[int]:
-    ids = words(text)[0].tolist()
-    usable = set(form.tokens.values())
-    return ids if all(number in usable for number in ids) else []

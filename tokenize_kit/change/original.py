@@ -133,7 +133,12 @@ def open_tokenizer(path: Path) -> Original:
             form: Form | CharBpe = (
                 pieces if pieces.kind == "unigram" else char_bpe_from_pieces(pieces)
             )
-            prepared = _by_sentencepiece(raw) if form is pieces else None
+            library = vocabulary.encoder.library
+            prepared = (
+                (lambda text: library.Normalize(text).replace(SPACE, " "))
+                if form is pieces
+                else None
+            )
         else:
             raw = b""
             tokenizer = vocabulary.encoder.tokenizer
@@ -162,13 +167,6 @@ def _read_json(
     if steps is None:
         return form, None
     return form, lambda text: steps.normalize_str(text).replace(SPACE, " ")
-
-
-def _by_sentencepiece(raw: bytes) -> Callable[[str], str]:
-    import sentencepiece
-
-    library = sentencepiece.SentencePieceProcessor(model_proto=raw)
-    return lambda text: library.Normalize(text).replace(SPACE, " ")
 
 
 def write_changed(

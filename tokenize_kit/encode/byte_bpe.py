@@ -13,6 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from llmcurate.base.kernels import njit, read_only
+from llmcurate.base.kernels.intrinsics import mix_bits
 from tokenize_kit.encode.greedy import ID, encode_greedy, make_greedy, no_greedy
 from tokenize_kit.encode.normalize import NormalForm
 from tokenize_kit.encode.parts import NOTHING_SETTLED, encode_rows
@@ -29,7 +30,15 @@ from tokenize_kit.encode.words import (
     seen_before,
     word_key,
 )
-from tokenize_kit.formats.merges import SHORT, Pairs, merge_long, merge_short, pair_table
+from tokenize_kit.formats.merges import (
+    SHORT,
+    STEP,
+    Pairs,
+    merge_drawn,
+    merge_long,
+    merge_short,
+    pair_table,
+)
 from tokenize_kit.formats.tiktoken import tables_of
 from tokenize_kit.formats.tokenizer_json import (
     LETTERS,
@@ -58,7 +67,7 @@ def _merge_by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
         symbols[k] = byte_ids[data[a + k]]
     if n <= SHORT:
         return merge_short(pairs, symbols, ranks, n)
-    return merge_long(pairs, symbols, ranks, n)
+    return merge_long(pairs, symbols, n)
 
 
 @njit(nogil=True)
@@ -116,6 +125,37 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
         np.empty(longest, np.int64), np.empty(longest, np.int64), np.zeros(longest + 1, np.bool_)
     )
     return out[: _encode_rows(data, offsets, ends, counts, bpe, cache, work, out, sizes)], sizes
+
+
+@njit(cache=True, nogil=True)
+def sample_pieces(data, offsets, ends, counts, bpe, keys, rate):
+    """Encode as `encode_pieces` does, but skip merges with probability `rate` (BPE dropout,
+    Provilkov et al. 2020). keys: uint64[rows], a number for each document. The draws depend only on
+    this number and on the position in the text."""
+    out = np.empty(offsets[-1] - offsets[0] + 1, np.uint32)
+    sizes = np.empty(len(counts), np.int64)
+    longest = longest_piece(offsets, ends, counts)
+    symbols, states = np.empty(longest, np.int64), np.empty(1, np.uint64)
+    waiting, passed = np.empty((2, 3 * longest), np.int64), np.empty((2, 3 * longest), np.int64)
+    following, preceding = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    w, piece = np.int64(0), 0
+    for row in range(len(counts)):
+        before, a = w, np.int64(offsets[row])
+        for _ in range(counts[row]):
+            z = np.int64(ends[piece])
+            piece += 1
+            states[0] = mix_bits(keys[row] ^ mix_bits(np.uint64(a - offsets[row]) + STEP))
+            for k in range(z - a):
+                symbols[k] = bpe.bytes[data[a + k]]
+            n = merge_drawn(
+                bpe.pairs, symbols, z - a, rate, states, waiting, passed, following, preceding
+            )
+            for k in range(n):
+                out[w + k] = symbols[k]
+            w += n
+            a = z
+        sizes[row] = w - before
+    return out[:w], sizes
 
 
 @dataclass(frozen=True)
@@ -252,8 +292,6 @@ class ByteEncoder:
         """Encode as `encode` does, but skip each merge with probability `rate`. Draws depend on
         `keys`: uint64[rows]. As in the `tokenizers` library, even a word that is itself a token is
         merged step by step, except at rate 0."""
-        from tokenize_kit.encode.sampling import sample_pieces
-
         if not rate:
             return self.encode(data, offsets)
         data = read_only(data)

@@ -53,17 +53,13 @@ _ONE = np.uint64(1)
 _2, _32 = np.uint64(2), np.uint64(32)
 
 # Tokens are numbered: first single characters (0: in no token), then tokens in the order of their
-# merges. beside: uint64[]: bits of every two characters that are neighbours in a token; joins: the
-# same for characters at the border of a merge; steps: int32[4 per slot]: base, parent and token of
-# a trie.CharacterTrie's slot, in one cache line; tokens: int32[numbers, 5], columns of greedy.py,
-# lengths in characters; a negative id is not output: LACKING stands for the fallback, -2 - k for
-# the numbers parts[part_ends[k]:part_ends[k + 1]]; ids: int32[numbers]: the last column; dense:
-# number of the first character of scripts in which most neighbours are in no token; pairs:
-# merges.pair_table; orderly: True if the greedy encoder may be used; otherwise `pairs` holds all
-# merges.
-CharBpe = namedtuple(
-    "CharBpe", "alphabet beside joins steps tokens pairs orderly parts part_ends dense ids"
-)
+# merges. beside: uint64[]: bits of every two characters that are neighbours in a token; steps:
+# int32[4 per slot]: base, parent and token of a trie.CharacterTrie's slot, in one cache line;
+# tokens: int32[numbers, 5], columns of greedy.py, lengths in characters; the id LACKING stands for
+# the fallback; ids: int32[numbers]: the last column; dense: number of the first character of
+# scripts in which most neighbours are in no token; pairs: merges.pair_table; orderly: True if the
+# greedy encoder may be used; otherwise `pairs` holds all merges.
+CharBpe = namedtuple("CharBpe", "alphabet beside steps tokens pairs orderly dense ids")
 # Buffers for n characters. numbers, positions: int32[n + 1], of number_characters; merged, ranks,
 # longest: int64[n + 1]; dead: bool[n + 1], all False; near: bool[n + 1]; sums: float32[0], words:
 # used by words.py.
@@ -74,13 +70,11 @@ Work = namedtuple("Work", "numbers positions merged ranks longest dead near sums
 class Merges:
     """The merges of a model, as text. tokens: tokens of two or more characters, in the order of
     their first merge; rows: (left, right, merged, rank) per merge, with tokens or characters on the
-    left and right; ids: the ids of all tokens and characters that may be output; parted: for each
-    of SentencePiece's UNUSED pieces, the two parts that are output instead."""
+    left and right; ids: the ids of all tokens and characters that may be output."""
 
     tokens: list[str]
     rows: list[tuple[str, str, str, int]]
     ids: dict[str, int]
-    parted: dict[str, tuple[str, str]]
 
 
 def make_char_bpe(merges: Merges) -> CharBpe:
@@ -106,20 +100,19 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     tokens[:, SHORTER], tokens[:, LENGTH] = -1, 1
     tokens[piece_ids, LENGTH] = np.diff(ends)
     texts = [*characters, *merges.tokens]
-    borders = np.empty((0, 2), np.int32)
     if orderly:
         tokens[merged, LEFT], tokens[merged, RIGHT] = a, b
         pairs = pair_table(np.stack([a, b, merged], axis=1))
         texts = [*characters, *(merges.tokens[k] for k in mergeable.tolist())]
-        middle = ends[mergeable] + tokens[a, LENGTH]
-        borders = np.stack([data[middle - 1], data[middle]], axis=1)
     used = np.array([number[text] for text in texts], np.int64)
     trie = build_character_trie(
         alphabet, size, texts or ["a"], used if texts else np.zeros(1, np.int64)
     )
     if orderly:
         _fill_shorter(trie.links, trie.token_at, data, ends, piece_ids, tokens)
-    tokens[:, ID], parts, part_ends = _ids(merges, number)
+    tokens[:, ID] = LACKING
+    for text, k in number.items():
+        tokens[k, ID] = merges.ids.get(text, LACKING)
     inner = np.ones(len(data), np.bool_)
     inner[ends[1:] - 1] = False
     positions = np.flatnonzero(inner)
@@ -127,31 +120,8 @@ def make_char_bpe(merges: Merges) -> CharBpe:
     dense = 1 + sum(character < DENSE for character in characters)
     steps = np.zeros((len(trie.token_at), 4), np.int32)
     steps[:, :2], steps[:, 2] = trie.links, trie.token_at
-    flat, ids, joins = steps.ravel(), tokens[:, ID].copy(), _pair_bits(borders)
-    return CharBpe(
-        alphabet, beside, joins, flat, tokens, pairs, orderly, parts, part_ends, dense, ids
-    )
-
-
-def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    ids = np.full(len(number) + 1, LACKING, np.int64)
-    for text, k in number.items():
-        ids[k] = merges.ids.get(text, LACKING)
-    parts: list[int] = []
-    ends = [0]
-
-    def fill(text: str) -> None:
-        if text in merges.parted:
-            for part in merges.parted[text]:
-                fill(part)
-        else:
-            parts.append(number[text])
-
-    for text in merges.parted:
-        ids[number[text]] = -2 - (len(ends) - 1)
-        fill(text)
-        ends.append(len(parts))
-    return ids, np.array(parts, np.int64), np.array(ends, np.int64)
+    ids = tokens[:, ID].copy()
+    return CharBpe(alphabet, beside, steps.ravel(), tokens, pairs, orderly, dense, ids)
 
 
 @njit(nogil=True, forceinline=True)
@@ -207,19 +177,18 @@ def _longest_token(steps, data, a, z):
 
 
 @njit(nogil=True)
-def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
+def _cut_greedily(steps, tokens, pairs, data, longest, a, z, out, dead):
     """Encode characters a to z from left to right; write tokens to `out`, return their number.
     longest: int64[], the longest token at each character, or ASK to look it up in the trie `steps`;
-    joins: character pairs at which merges may join tokens; dead: a buffer, all False."""
+    dead: a buffer, all False."""
     n = 0
     at = np.int64(a)
     token = longest[a]
     died = False
     while at < z:
-        free = n == 0 or not _has_pair(joins, data[at - 1], data[at])
         while True:
             end = at + np.int64(tokens[token, LENGTH])
-            if not dead[end - a] and (free or may_follow(tokens, pairs, out[n - 1], token)):
+            if not dead[end - a] and (n == 0 or may_follow(tokens, pairs, out[n - 1], token)):
                 out[n] = token
                 n += 1
                 at = end
@@ -302,9 +271,7 @@ def merge_characters(bpe, fallback, work, n, data, position, out, w):
             merged[0] = longest[a]
             m = np.int64(1)
         elif bpe.orderly:
-            m = _cut_greedily(
-                steps, tokens, pairs, bpe.joins, numbers, longest, a, z, merged, work.dead
-            )
+            m = _cut_greedily(steps, tokens, pairs, numbers, longest, a, z, merged, work.dead)
         else:
             m = z - a
             for k in range(m):
@@ -312,7 +279,7 @@ def merge_characters(bpe, fallback, work, n, data, position, out, w):
             if m <= SHORT:
                 m = merge_short(pairs, merged, work.ranks, m)
             else:
-                m = merge_long(pairs, merged, work.ranks, m)
+                m = merge_long(pairs, merged, m)
         at = a
         for k in range(m):
             token = np.int64(ids[merged[k]])
@@ -320,21 +287,9 @@ def merge_characters(bpe, fallback, work, n, data, position, out, w):
                 out[w] = token
                 w += 1
                 at += np.int64(tokens[merged[k], LENGTH])
-            elif token == LACKING:
+            else:
                 w = write_fallback(fallback, data, position + np.int64(positions[at]), out, w)
                 at += 1
-            else:
-                for i in range(bpe.part_ends[-2 - token], bpe.part_ends[-1 - token]):
-                    part = np.int64(ids[bpe.parts[i]])
-                    if part >= 0:
-                        out[w] = part
-                        w += 1
-                        at += np.int64(tokens[bpe.parts[i], LENGTH])
-                    else:
-                        w = write_fallback(
-                            fallback, data, position + np.int64(positions[at]), out, w
-                        )
-                        at += 1
         a = z
     return w
 

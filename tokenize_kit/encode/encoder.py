@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import base64
 import re
+import sys
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -42,6 +43,7 @@ from tokenize_kit.encode.words import (
     Crossings,
     Fallback,
     byte_fallback,
+    count_marked,
     crossings,
 )
 from tokenize_kit.formats.forms import SPACE
@@ -189,20 +191,6 @@ class PieceEncoder:
             data, offsets = normalize_rows(read_only(data), offsets, self._normalizer)
         return self._caches.run(self._kernel, read_only(data), offsets, *self._tables)
 
-    def sample(
-        self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Encode a Unigram as `encode` does, but draw a path at random, with a chance proportional
-        to (its probability) ** rate. The draws depend on `keys`: uint64[rows]."""
-        from tokenize_kit.encode.sampling import sample_unigram
-
-        if self._normalizer is not None:
-            data, offsets = normalize_rows(read_only(data), offsets, self._normalizer)
-        unigram, fallback, borders, width = self._tables
-        return sample_unigram(
-            read_only(data), offsets, unigram, fallback, borders, width, keys, rate
-        )
-
     def encode_settled(self, data: np.ndarray) -> tuple[np.ndarray, int]:
         """Encode the first bytes of a text: those whose ids stay the same whatever text follows
         (see parts.EncodeSettled). Nothing is encoded if text must be normalized first."""
@@ -274,7 +262,6 @@ class PieceEncoder:
                 for text, k in vocab.items()
                 if (len(text) == 1 or text in tokens) and " " not in text
             },
-            {},
         )
         width = 1 if " " in merges.ids or not len(fallback.bytes) else 3
         self._kernel = encode_characters
@@ -294,14 +281,12 @@ class Encoder:
     """Encodes text like `tokenizer`, with special tokens in text encoded as ordinary text. reason:
     why the `tokenizers` library encodes; None if our own kernels encode. Threads may share the
     encoder only if `reason` is None. plan: a byte-level vocabulary's tables, or None. unknown: the
-    id for text outside the vocabulary, or None. drawn: the type of the model, "bpe" or "unigram",
-    if `sample` can choose its ids at random, else None."""
+    id for text outside the vocabulary, or None."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.plan: Plan | None = None
         self.reason: str | None = None
-        self.drawn: Literal["bpe", "unigram"] | None = None
         self._added: list[bytes] = []
         self._table: np.ndarray | None = None  # for find_odd: the library encodes odd rows
         self._clusters = False
@@ -309,16 +294,15 @@ class Encoder:
         model = parts["model"]
         named = tokenizer.token_to_id(model.get("unk_token") or "")
         self.unknown = model.get("unk_id") if model.get("type") == "Unigram" else named
+        self._left_out = np.empty(0, np.int8)  # by code point: 1 yes, 0 no, -1 not known yet
         try:
             if has_pieces(parts):
                 pieces = PieceEncoder(parts)
                 self._kernels: ByteEncoder | PieceEncoder = pieces
                 self._table, self._clusters = pieces.table, True
-                self.drawn = "unigram" if model["type"] == "Unigram" else None
             else:
                 self.plan = read_plan(parts)
                 self._kernels = ByteEncoder(self.plan)
-                self.drawn = "bpe"
                 self._added = [token.encode() for token in self.plan.added]
                 if self.plan.form:
                     self._table = form_table(self.plan.form)
@@ -331,9 +315,8 @@ class Encoder:
     def sample(
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Encode with randomly drawn ids. keys: uint64[rows], on which the draws depend; rate: see
-        ByteEncoder.sample (BPE) and PieceEncoder.sample (Unigram). Rows that the `tokenizers`
-        library must encode get their usual ids."""
+        """Encode as ByteEncoder.sample does, with randomly drawn ids; only if `plan` is not None.
+        Rows that the `tokenizers` library must encode get their usual ids."""
         return self._encode(data, offsets, keys, rate)
 
     def _encode(
@@ -375,6 +358,7 @@ class Encoder:
     ) -> tuple[np.ndarray, np.ndarray]:
         if keys is None:
             return self._kernels.encode(data, offsets)
+        assert isinstance(self._kernels, ByteEncoder)  # the only one with a plan
         return self._kernels.sample(data, offsets, keys, rate)
 
     @property
@@ -397,6 +381,34 @@ class Encoder:
         if end <= 0 or find_odd(data, np.array([0, end]), self._table, self._clusters)[0]:
             return NOTHING_SETTLED
         return self._kernels.encode_settled(data[:end])
+
+    def count_unknown(self, data: np.ndarray, ids: np.ndarray) -> int:
+        """Return how many ids of the texts in `data` are the unknown token. If the model has none,
+        return how many characters it leaves out because no token has them."""
+        if self.unknown is not None:
+            return int(np.count_nonzero(ids == self.unknown))
+        if self.reason is None:  # our kernels encode only models that have all bytes
+            return 0
+        if not len(self._left_out):
+            self._left_out = np.full(sys.maxunicode + 1, -1, np.int8)
+        lost, at = count_marked(data, 0, self._left_out)
+        while at < len(data):
+            character = data[at : at + 4].tobytes().decode("utf-8", "ignore")[0]
+            self._left_out[ord(character)] = self._lacks(character)
+            more, at = count_marked(data, at, self._left_out)
+            lost += more
+        return lost
+
+    def _lacks(self, character: str) -> bool:
+        """Return whether more than a tenth of a run of the character is left out: the first and
+        last may have other tokens, and of its bytes only some may have a token."""
+        run = character * 20
+        run = normalizer.normalize_str(run) if (normalizer := self.tokenizer.normalizer) else run
+        cutter = self.tokenizer.pre_tokenizer
+        words = cutter.pre_tokenize_str(run) if cutter else [(run, (0, 0))]
+        ids = self._encoded([character * 20])[0].ids
+        spelled = sum(len(self.tokenizer.id_to_token(n) or "") for n in ids)
+        return 10 * spelled < 9 * sum(len(word) for word, _ in words)
 
     def _encoded(self, texts: list[str]) -> list[Any]:
         try:

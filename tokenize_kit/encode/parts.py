@@ -21,12 +21,6 @@ def pack(rows: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(bytearray().join(rows), np.uint8), offsets
 
 
-def settle_nothing(data: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return no ids. This is `encode_settled` for tokenizers that cannot encode the beginning of a
-    text before they know the whole text."""
-    return NOTHING_SETTLED
-
-
 def encode_parts(
     chunks: Iterable[np.ndarray],
     encode: Encode,

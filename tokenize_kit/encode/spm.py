@@ -1,9 +1,9 @@
 """SentencePiece's model files encoded by our kernels, with the ids of sentencepiece 0.2.3.
 
-Unigram and BPE models are supported, with any precompiled normalizer, user-defined symbols, unused
-pieces and byte fallback. The sentencepiece library encodes all other models, such as word and
-character models and models that do not write spaces as U+2581; SpmEncoder.reason names the
-unsupported feature.
+Unigram and BPE models are supported, with any precompiled normalizer, user-defined symbols and byte
+fallback. The sentencepiece library encodes all other models, such as word and character models, BPE
+models with unused pieces, and models that do not write spaces as U+2581; SpmEncoder.reason names
+the unsupported feature.
 """
 
 from __future__ import annotations
@@ -17,54 +17,38 @@ import numpy as np
 from llmcurate.base.kernels import read_only
 from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
 from tokenize_kit.encode.normalize import Normalizer, make_normalizer, normalize_rows, read_charsmap
-from tokenize_kit.encode.parts import Encode, settle_nothing
+from tokenize_kit.encode.parts import NOTHING_SETTLED, Encode
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
 from tokenize_kit.encode.words import CachePool, Fallback, byte_fallback, crossings
-from tokenize_kit.formats.forms import BYTE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
-from tokenize_kit.formats.sentencepiece_model import (
-    BPE,
-    UNIGRAM,
-    Model,
-    NotAModel,
-    pieces_of,
-    read_model,
-)
+from tokenize_kit.formats.forms import BYTE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, Pieces
+from tokenize_kit.formats.sentencepiece_model import NotAModel, pieces_of, read_model
 from tokenize_kit.formats.tokenizer_json import Unsupported
 
 # SentencePiece's BPE as merges over characters: neighbours that spell a piece merge, the highest
-# score first, the leftmost in a tie. User-defined symbols are matched first. An unused piece is
-# merged but output as the two parts it was merged from (src/bpe_model.cc, 0.2.3).
-
-_DEEPEST = 100  # kMaxBpeResegmentDepth: deeper unused pieces are output whole
+# score first, the leftmost in a tie. User-defined symbols are matched first (src/bpe_model.cc,
+# 0.2.3). The library encodes models with unused pieces, whose parts are output instead.
 
 
-def merges_of(model: Model) -> Merges:
-    """Return the merges of a BPE model. Raises Unsupported if a score is not a number, or if a
-    piece of type UNUSED has more than _DEEPEST characters or results from several merges."""
-    mergeable = pieces_of(model, (NORMAL, UNUSED))
-    scores = np.array([piece.score for piece in model.pieces], np.float32)
+def merges_of(model: Pieces) -> Merges:
+    """Return the merges of a BPE model. Raises Unsupported if a score is not a number, or if there
+    are unused pieces."""
+    if pieces_of(model, (UNUSED,)):
+        raise Unsupported("unused pieces")
+    ids = pieces_of(model, (NORMAL,))
+    scores = np.array([score for _, score, _ in model.pieces], np.float32)
     if np.any(np.isnan(scores)):
         raise Unsupported("a score that is not a number")
     scores += np.float32(0)  # turns -0.0 into 0.0
-    tokens = sorted((t for t in mergeable if len(t) > 1), key=lambda t: -scores[mergeable[t]])
-    letters = set("".join(mergeable))
-    mergeable_parts = letters | mergeable.keys()
+    tokens = sorted((t for t in ids if len(t) > 1), key=lambda t: -scores[ids[t]])
+    parts = set("".join(ids)) | ids.keys()
     ranks = np.unique(-scores, return_inverse=True)[1].tolist()
     rows = [
-        (left, right, token, ranks[mergeable[token]])
+        (left, right, token, ranks[ids[token]])
         for token in tokens
         for cut in range(1, len(token))
-        if (left := token[:cut]) in mergeable_parts and (right := token[cut:]) in mergeable_parts
+        if (left := token[:cut]) in parts and (right := token[cut:]) in parts
     ]
-    unused = pieces_of(model, (UNUSED,))
-    parted: dict[str, tuple[str, str]] = {}
-    for left, right, token, _ in rows:
-        if token in unused:
-            if token in parted or len(token) > _DEEPEST:
-                raise Unsupported("an unused piece that is merged in several ways")
-            parted[token] = left, right
-    ids = {text: k for text, k in mergeable.items() if text not in unused}
-    return Merges(tokens, rows, ids, parted)
+    return Merges(tokens, rows, ids)
 
 
 _GRAIN = 64  # sums of multiples of 1/64 have no rounding errors below RESET
@@ -76,7 +60,7 @@ class SpmEncoder:
     kernels cannot, or None if our kernels encode. Threads may share the encoder only if `reason` is
     None. The encoder cannot encode a text in parts, nor choose ids at random."""
 
-    can_settle, drawn, encode_settled = False, None, staticmethod(settle_nothing)
+    can_settle, encode_settled = False, staticmethod(lambda data: NOTHING_SETTLED)
 
     def __init__(self, raw: bytes, library: Any) -> None:
         """Read a model file. raw: its bytes; library: a SentencePieceProcessor of the same file."""
@@ -98,6 +82,10 @@ class SpmEncoder:
             return self._encode(read_only(data), offsets)
         return self._by_library(data, offsets)
 
+    def count_unknown(self, data: np.ndarray, ids: np.ndarray) -> int:
+        """Return how many ids are the unknown token."""
+        return int(np.count_nonzero(ids == self.unknown))
+
 
 def by_library(library: Any) -> Encode:
     """Return an encoder of UTF-8 texts that calls a sentencepiece.SentencePieceProcessor."""
@@ -112,18 +100,18 @@ def by_library(library: Any) -> Encode:
     return encode
 
 
-def _normalizer(model: Model) -> Normalizer:
-    if not model.escape_whitespaces:
+def _normalizer(model: Pieces) -> Normalizer:
+    if not model.escaped:
         raise Unsupported("spaces that are not escaped")
-    symbols = [piece.text for piece in model.pieces if piece.kind == USER_DEFINED]
+    symbols = [text for text, _, kind in model.pieces if kind == USER_DEFINED]
     if _nested(symbols) > _MOST_NESTED:
         raise Unsupported(f"more than {_MOST_NESTED} symbols that begin with one another")
     return make_normalizer(
         read_charsmap(model.charsmap),
         [symbol.encode() for symbol in symbols],
-        prefix=model.add_dummy_prefix and not model.treat_whitespace_as_suffix,
-        suffix=model.add_dummy_prefix and model.treat_whitespace_as_suffix,
-        squeeze=model.remove_extra_whitespaces,
+        prefix=model.prefix and not model.suffix,
+        suffix=model.prefix and model.suffix,
+        squeeze=model.squeeze,
     )
 
 
@@ -138,25 +126,25 @@ def _nested(symbols: list[str]) -> int:
     return most
 
 
-def _kernel(model: Model) -> Encode:
-    unknown = [k for k, piece in enumerate(model.pieces) if piece.kind == UNKNOWN]
+def _kernel(model: Pieces) -> Encode:
+    unknown = [k for k, (_, _, kind) in enumerate(model.pieces) if kind == UNKNOWN]
     if len(unknown) != 1:
         raise Unsupported("a model without an unknown piece")
-    if any("\0" in piece.text or not piece.text for piece in model.pieces):
+    if any("\0" in text or not text for text, _, _ in model.pieces):
         raise Unsupported("a piece that is empty or contains NUL")
     byte_ids = np.empty(0, np.int64)
     if model.byte_fallback:
         pieces = enumerate(model.pieces)
-        byte_ids = byte_fallback({piece.text: k for k, piece in pieces if piece.kind == BYTE})
+        byte_ids = byte_fallback({text: k for k, (text, _, kind) in pieces if kind == BYTE})
     fallback = Fallback(unknown[0], byte_ids, True)
-    if model.kind == UNIGRAM:
+    if model.kind == "unigram":
         return _unigram(model, fallback)
-    if model.kind == BPE:
+    if model.kind == "bpe":
         return _bpe(model, fallback)
     raise Unsupported("a model of words or characters")
 
 
-def _bpe(model: Model, fallback: Fallback) -> Encode:
+def _bpe(model: Pieces, fallback: Fallback) -> Encode:
     # User-defined symbols, as spelled in normalized text, and their ids.
     symbols = {text.encode(): k for text, k in pieces_of(model, (USER_DEFINED,)).items()}
     merges = merges_of(model)
@@ -166,17 +154,17 @@ def _bpe(model: Model, fallback: Fallback) -> Encode:
     return _with_tables(encode_characters, bpe, symbol_table, fallback, borders, width)
 
 
-def _unigram(model: Model, fallback: Fallback) -> Encode:
+def _unigram(model: Pieces, fallback: Fallback) -> Encode:
     pieces = pieces_of(model, (NORMAL, USER_DEFINED))
-    rounded = np.array([piece.score for piece in model.pieces], np.float32)
+    rounded = np.array([score for _, score, _ in model.pieces], np.float32)
     if not np.all(np.isfinite(rounded)):
         raise Unsupported("a score that is not a number")
-    normal = [k for k, piece in enumerate(model.pieces) if piece.kind == NORMAL]
+    normal = [k for k, (_, _, kind) in enumerate(model.pieces) if kind == NORMAL]
     least = min((rounded[k] for k in normal), default=np.finfo(np.float32).max)
     lacking = np.float32(least) - np.float32(PENALTY)
-    for k, piece in enumerate(model.pieces):
-        if piece.kind == USER_DEFINED:  # by its bytes, as in GetUserDefinedScore
-            rounded[k] = np.float32(0.1 * (len(piece.text.encode()) - 1))
+    for k, (text, _, kind) in enumerate(model.pieces):
+        if kind == USER_DEFINED:  # by its bytes, as in GetUserDefinedScore
+            rounded[k] = np.float32(0.1 * (len(text.encode()) - 1))
     sums = rounded.copy()
     sums[fallback.unknown] = lacking
     if len(fallback.bytes):

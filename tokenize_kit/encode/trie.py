@@ -15,7 +15,7 @@ import numpy as np
 from llmcurate.base.kernels import njit
 from tokenize_kit.encode.parts import pack
 
-MOST_SLOTS = 1 << 22
+MOST_SLOTS, MOST_CHARACTER_SLOTS = 1 << 22, 1 << 26
 # Bits of a slot: its byte; 1 if it is taken; 1 if a token ends here; the base of its children.
 _TAKEN, _TOKEN, _BASE = np.uint32(1 << 8), np.uint32(1 << 9), np.uint32(10)
 _LABEL = np.uint32(0x1FF)
@@ -29,83 +29,21 @@ def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.nda
     an index within the table. Raises ValueError if more than MOST_SLOTS are needed."""
     order = sorted(range(len(tokens)), key=tokens.__getitem__)
     data, ends = pack([tokens[k] for k in order])
-    slots, token_at = _build(data, ends, np.asarray(ids, np.int64)[order])
-    if not len(slots):
-        raise ValueError(f"the tokens need more than {MOST_SLOTS} slots")
-    return slots, token_at
-
-
-@njit(nogil=True, allocates=True)
-def _grown(slots, token_at, based, size):
-    larger, larger_found = np.zeros(size, np.uint32), np.empty(size, np.int32)
-    larger_based = np.zeros(size, np.bool_)
-    for k in range(len(slots)):  # numba takes seconds to compile slices
-        larger[k], larger_found[k], larger_based[k] = slots[k], token_at[k], based[k]
-    for k in range(len(slots), size):
-        larger_found[k] = -1
-    return larger, larger_found, larger_based
-
-
-@njit(cache=True, nogil=True)
-def _build(data, ends, ids):
-    count = len(ids)
-    size = 1 << 12
-    slots, token_at = np.zeros(size, np.uint32), np.full(size, -1, np.int32)
-    based = np.zeros(size, np.bool_)  # bases in use
+    numbers, ids = data.astype(np.int32) + 1, np.asarray(ids, np.int64)[order]
+    links, token_at = build_number_trie(numbers, ends, ids, 256, apart=True, most=MOST_SLOTS)
+    bases, parents = links.T.astype(np.int64)
+    child = np.flatnonzero(parents >= 0)
+    inner = np.zeros(len(links), np.bool_)
+    inner[parents[child]] = True
     # A leaf's base is 0, so a look-up of byte 0 there reads the root; the root's byte is 1.
-    slots[0] = _TAKEN | np.uint32(1)
-    # Ranges of sorted tokens that share their first `depth` bytes, breadth first.
-    parents, lows, highs, depths = [0], [0], [count], [0]
-    children = np.empty(256, np.int64)
-    starts = np.empty(257, np.int64)
-    cursor = 257  # the first slot to try
-    last = 0
-    at = 0
-    while at < len(parents):
-        parent, low, high, depth = parents[at], lows[at], highs[at], depths[at]
-        at += 1
-        if low < high and ends[low + 1] - ends[low] == depth:
-            token_at[parent] = ids[low]
-            slots[parent] |= _TOKEN
-            low += 1
-        if low == high:
-            continue
-        n = 0
-        for k in range(low, high):
-            byte = np.int64(data[ends[k] + depth])
-            if n == 0 or children[n - 1] != byte:
-                children[n] = byte
-                starts[n] = k
-                n += 1
-        starts[n] = high
-        position, base, vain = cursor, np.int64(0), 0
-        while True:
-            if position + 512 > size:
-                size *= 2
-                if size > MOST_SLOTS:
-                    return slots[:0], token_at[:0]
-                slots, token_at, based = _grown(slots, token_at, based, size)
-            base = position - children[0]
-            free = slots[position] == 0 and not based[base]
-            for k in range(1, n):
-                free = free and slots[base + children[k]] == 0
-            if free:
-                break
-            vain += 1
-            position += 1
-        if vain > _TRIES:
-            cursor = max(cursor, position - _TRIES)
-        based[base] = True
-        slots[parent] |= np.uint32(base) << _BASE
-        last = max(last, base)
-        for k in range(n):
-            child = base + children[k]
-            slots[child] = np.uint32(children[k]) | _TAKEN
-            parents.append(child)
-            lows.append(starts[k])
-            highs.append(starts[k + 1])
-            depths.append(depth + 1)
-    return slots[: last + 257].copy(), token_at[: last + 257].copy()
+    bases = np.where(inner, bases + 1, 0)
+    label = np.zeros(len(links), np.int64)
+    label[0], label[child] = 1, child - bases[parents[child]]
+    slots = label.astype(np.uint32) | bases.astype(np.uint32) << _BASE
+    slots[0] |= _TAKEN
+    slots[child] |= _TAKEN
+    slots[token_at >= 0] |= _TOKEN
+    return slots, token_at
 
 
 @njit(nogil=True, forceinline=True)
@@ -169,9 +107,6 @@ def shorter_tokens(slots, token_at, data, ends, ids, count):
     return shorter
 
 
-MOST_CHARACTER_SLOTS = 1 << 26
-
-
 # An alphabet is int32[]: the number of a code point c is alphabet[alphabet[c >> 8] + (c & 255)], 0
 # if the vocabulary does not have it. The positions of blocks come first, then the blocks.
 _BLOCKS = 0x1100
@@ -216,13 +151,20 @@ def build_character_trie(
 
 
 def build_number_trie(
-    numbers: np.ndarray, ends: np.ndarray, ids: np.ndarray, size: int
+    numbers: np.ndarray,
+    ends: np.ndarray,
+    ids: np.ndarray,
+    size: int,
+    *,
+    apart: bool = False,
+    most: int = MOST_CHARACTER_SLOTS,
 ) -> CharacterTrie:
     """Build a trie of sorted texts whose characters are given as numbers; see build_character_trie.
-    numbers: int32[]; ends: int64[texts + 1]."""
-    links, token_at = _build_characters(numbers, ends, ids, size)
+    numbers: int32[]; ends: int64[texts + 1]; apart: True if no two slots may have the same base;
+    most: the largest number of slots."""
+    links, token_at = _build(numbers, ends, ids, size, apart, most)
     if not len(links):
-        raise ValueError(f"the tokens need more than {MOST_CHARACTER_SLOTS} slots")
+        raise ValueError(f"the tokens need more than {most} slots")
     return CharacterTrie(links, token_at)
 
 
@@ -238,9 +180,10 @@ def _resized(links, token_at, size):
 
 
 @njit(cache=True, nogil=True)
-def _build_characters(numbers, ends, ids, alphabet):
+def _build(numbers, ends, ids, alphabet, apart, most):
     none, nothing = np.empty((0, 2), np.int32), np.empty(0, np.int32)
     links, token_at = _resized(none, nothing, 4 * alphabet + 4096)
+    based = np.zeros(len(links), np.bool_)  # bases in use
     # The root has base 0. Slot 0 is reserved and is no slot's child.
     parents, lows, highs, depths = [0], [0], [len(ids)], [0]
     children = np.empty(alphabet + 1, np.int64)
@@ -269,11 +212,15 @@ def _build_characters(numbers, ends, ids, alphabet):
             position, vain = cursor, 0
             while True:
                 if position + alphabet + 1 > len(links):
-                    if 2 * len(links) > MOST_CHARACTER_SLOTS:
+                    if len(links) >= most:
                         return none, nothing
-                    links, token_at = _resized(links, token_at, 2 * len(links))
+                    links, token_at = _resized(links, token_at, min(most, 2 * len(links)))
+                    larger = np.zeros(len(links), np.bool_)
+                    for k in range(len(based)):
+                        larger[k] = based[k]
+                    based = larger
                 base = position - children[0]
-                free = links[position, 1] < 0
+                free = links[position, 1] < 0 and not (apart and based[base])
                 for k in range(1, n):
                     free = free and links[base + children[k], 1] < 0
                 if free:
@@ -282,7 +229,7 @@ def _build_characters(numbers, ends, ids, alphabet):
                 position += 1
             if vain > _TRIES:
                 cursor = max(cursor, position - _TRIES)
-            links[parent, 0] = base
+            links[parent, 0], based[base] = base, True
         last = max(last, base + children[n - 1])
         for k in range(n):
             child = base + children[k]

@@ -61,14 +61,13 @@ class Vocabulary:
     def sampled(self, rate: float) -> Sample:
         """Return the encoder that draws ids at random. Raises ``LlmcurateError`` if the model
         cannot draw ids or the rate is out of range."""
-        if self.sample is None or self.encoder.drawn is None:
+        if self.sample is None:
             raise UsageError(
-                f"{self.path}: sampling works for byte-level BPE and for a tokenizer.json with a"
-                " Unigram model that our kernels encode; leave sampling out"
+                f"{self.path}: sampling works for byte-level BPE that our kernels encode; leave"
+                " sampling out"
             )
-        if not (0 <= rate <= 1 if self.encoder.drawn == "bpe" else rate > 0):
-            limits = "from 0 to 1" if self.encoder.drawn == "bpe" else "above 0"
-            raise UsageError(f"sampling {rate:g}: for {self.encoder.drawn} give a rate {limits}")
+        if not 0 <= rate <= 1:
+            raise UsageError(f"sampling {rate:g}: give a rate from 0 to 1")
         return self.sample
 
     @property
@@ -154,7 +153,7 @@ def _library(path: Path, tokenizer: Tokenizer, file: str) -> Vocabulary:
         _marked(size_of(tokenizer), forged),
         encoder,
         encoder.encode,
-        encoder.sample,
+        encoder.sample if encoder.plan else None,
         dropout=dropout,
         converted=tokenizer.to_str().encode() if tekken else None,
     )

@@ -338,6 +338,23 @@ def width_of(byte):
     return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
 
 
+@njit(cache=True, nogil=True)
+def count_marked(data, at, marks):
+    """Return how many characters from `at` on have 1 in marks (by code point), and the position of
+    the first that has -1, or else the end."""
+    count = 0
+    while at < len(data):
+        size = width_of(data[at])
+        point = np.int64(data[at]) & (0x7F if size == 1 else 0x7F >> size)
+        for k in range(at + 1, at + size):
+            point = point << 6 | np.int64(data[k] & 0x3F)
+        if marks[point] < 0:
+            break
+        count += marks[point]
+        at += size
+    return count, at
+
+
 @njit(nogil=True)
 def write_fallback(fallback, data, position, ids, w):
     """Write the fallback ids of the character at data[position:] to ids[w:]; return the position

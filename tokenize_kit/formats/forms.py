@@ -97,15 +97,19 @@ class Pieces:
     """A SentencePiece model: pieces in the order of their ids, and the preparation of text. pieces:
     (text, score, type), with spaces as U+2581; charsmap: the precompiled normalization rules, or
     empty; prefix: True if a space is added before the text; squeeze: True if spaces at the ends are
-    dropped and runs of spaces become one space; roles: the special tokens by role."""
+    dropped and runs of spaces become one space; roles: the special tokens by role. SentencePiece's
+    files alone have models of another kind (words or characters), spaces at the ends of words
+    (suffix), and spaces that are not U+2581 (not escaped)."""
 
-    kind: Literal["unigram", "bpe"]
+    kind: Literal["unigram", "bpe", "other"]
     pieces: tuple[tuple[str, float, int], ...]
     charsmap: bytes = b""
     prefix: bool = True
     squeeze: bool = True
     byte_fallback: bool = False
     roles: Roles = field(default_factory=Roles)
+    suffix: bool = False
+    escaped: bool = True
 
     @cached_property
     def numbers(self) -> dict[str, int]:

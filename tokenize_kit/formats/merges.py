@@ -18,6 +18,8 @@ NO_RANK = np.int64(1 << 62)
 SHORT = 40  # up to this many symbols, scanning is faster than a heap
 _ONE, _6, _40, _63 = np.uint64(1), np.uint64(6), np.uint64(40), np.uint64(63)
 _ID = np.int64(0xFFFFFFFF)
+STEP = np.uint64(0x9E3779B97F4A7C15)  # of splitmix64
+_11 = np.uint64(11)
 
 
 # slots: int64[n, 2]: left << 32 | right, and rank << 32 | merged id, NO_RANK in a free slot; bits:
@@ -119,88 +121,104 @@ def derive_merges(data, ends, byte_numbers, pairs, ids):
 
 
 @njit(nogil=True)
-def _less(ranks, a, b):
-    x, y = ranks[a] >> 32, ranks[b] >> 32
-    return x < y or (x == y and a < b)
+def _before(values, places, a, b):
+    x, y = values[a] >> 32, values[b] >> 32
+    return x < y or (x == y and places[a] < places[b])
 
 
 @njit(nogil=True)
-def _sift_down(heap, positions, ranks, size, k):
-    item = heap[k]
+def _swap(values, places, a, b):
+    values[a], values[b] = values[b], values[a]
+    places[a], places[b] = places[b], places[a]
+
+
+@njit(nogil=True)
+def _push(values, places, size, value, place):
+    values[size], places[size] = value, place
+    at = size
+    while at > 0 and _before(values, places, at, (at - 1) >> 1):
+        _swap(values, places, at, (at - 1) >> 1)
+        at = (at - 1) >> 1
+    return size + 1
+
+
+@njit(nogil=True)
+def _pop(values, places, size):
+    size -= 1
+    _swap(values, places, 0, size)
+    at = np.int64(0)
     while True:
-        child = 2 * k + 1
+        child = 2 * at + 1
         if child >= size:
-            break
-        if child + 1 < size and _less(ranks, heap[child + 1], heap[child]):
+            return size
+        if child + 1 < size and _before(values, places, child + 1, child):
             child += 1
-        if not _less(ranks, heap[child], item):
-            break
-        heap[k] = heap[child]
-        positions[heap[k]] = k
-        k = child
-    heap[k] = item
-    positions[item] = k
+        if not _before(values, places, child, at):
+            return size
+        _swap(values, places, child, at)
+        at = child
 
 
 @njit(nogil=True)
-def _sift_up(heap, positions, ranks, k):
-    item = heap[k]
-    while k > 0:
-        parent = (k - 1) >> 1
-        if not _less(ranks, item, heap[parent]):
-            break
-        heap[k] = heap[parent]
-        positions[heap[k]] = k
-        k = parent
-    heap[k] = item
-    positions[item] = k
+def _draw(states):
+    states[0] += STEP
+    return np.float64(mix_bits(mix_bits(states[0])) >> _11) * 2.0**-53
 
 
 @njit(nogil=True)
-def _move(heap, positions, ranks, size, at, rank):
-    before = ranks[at]
-    ranks[at] = rank
-    if rank >> 32 > before >> 32:
-        _sift_down(heap, positions, ranks, size, positions[at])
-    else:
-        _sift_up(heap, positions, ranks, positions[at])
-
-
-@njit(nogil=True, allocates=True)
-def merge_long(pairs, symbols, ranks, n):
-    """Merge as `merge_short` does, but with a heap of pairs, until no pair merges."""
-    ranks[n - 1] = NO_RANK
-    for k in range(n - 1):
-        ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
-    heap, positions = np.empty(n, np.int32), np.empty(n, np.int32)
-    following, before = np.empty(n, np.int32), np.empty(n, np.int32)
+def merge_drawn(pairs, symbols, n, rate, states, waiting, passed, following, preceding):
+    """Merge the ids symbols[:n]: int64[] in place and return the number of ids left. The possible
+    merges are tried in order of rank, the leftmost of equal ranks first. Each is skipped with the
+    probability `rate`, and tried again after the next merge that is made. states: uint64[1], the
+    random state; waiting, passed: int64[2, 3n], and following, preceding: int64[n]: buffers."""
+    values, places = waiting[0], waiting[1]
+    size = np.int64(0)
     for k in range(n):
-        heap[k] = positions[k] = k
-        following[k], before[k] = k + 1, k - 1
-    for k in range(n // 2, -1, -1):
-        _sift_down(heap, positions, ranks, n, k)
-    while True:
-        at = np.int64(heap[0])
-        best = ranks[at]
-        if best == NO_RANK:
-            break
-        gone = np.int64(following[at])
-        symbols[at] = best & _ID
-        symbols[gone] = -1
-        _move(heap, positions, ranks, n, gone, NO_RANK)
-        z = np.int64(following[gone])
-        following[at] = z
-        if z < n:
-            before[z] = at
-            _move(heap, positions, ranks, n, at, rank_of(pairs, symbols[at], symbols[z]))
-        else:
-            _move(heap, positions, ranks, n, at, NO_RANK)
-        if at > 0:
-            y = np.int64(before[at])
-            _move(heap, positions, ranks, n, y, rank_of(pairs, symbols[y], symbols[at]))
-    count = 0
+        following[k], preceding[k] = k + 1, k - 1
+        if k + 1 < n:
+            value = rank_of(pairs, symbols[k], symbols[k + 1])
+            if value != NO_RANK:
+                size = _push(values, places, size, value, k)
+    skipped = np.int64(0)
+    while size > 0:
+        size = _pop(values, places, size)
+        value, at = values[size], places[size]
+        if rate > 0 and _draw(states) < rate:
+            passed[0, skipped], passed[1, skipped] = value, at
+            skipped += 1
+            continue
+        for k in range(skipped):
+            size = _push(values, places, size, passed[0, k], passed[1, k])
+        skipped = np.int64(0)
+        gone = following[at]
+        if symbols[at] < 0 or gone >= n:
+            continue
+        now = rank_of(pairs, symbols[at], symbols[gone])
+        if now == NO_RANK or now & _ID != value & _ID:
+            continue  # no longer neighbours
+        symbols[at], symbols[gone] = value & _ID, -1
+        after, front = following[gone], preceding[at]
+        following[at] = after
+        if after < n:
+            preceding[after] = at
+            value = rank_of(pairs, symbols[at], symbols[after])
+            if value != NO_RANK:
+                size = _push(values, places, size, value, at)
+        if front >= 0:
+            value = rank_of(pairs, symbols[front], symbols[at])
+            if value != NO_RANK:
+                size = _push(values, places, size, value, front)
+    count = np.int64(0)
     for k in range(n):
         if symbols[k] >= 0:
             symbols[count] = symbols[k]
             count += 1
     return count
+
+
+@njit(nogil=True, allocates=True)
+def merge_long(pairs, symbols, n):
+    """Merge as `merge_short` does, but with a heap of pairs, until no pair merges."""
+    waiting, links = np.empty((2, 3 * n), np.int64), np.empty((2, n), np.int64)
+    states = np.empty(0, np.uint64)  # nothing is drawn
+    return merge_drawn(pairs, symbols, n, 0.0, states, waiting, waiting, links[0], links[1])

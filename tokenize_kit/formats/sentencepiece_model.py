@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from tokenize_kit.formats.forms import MOST_TOKENS, NORMAL, SPACE, UNKNOWN, CannotHold, Pieces
 
@@ -24,12 +23,6 @@ class NotAModel(ValueError):
 def fields(raw: bytes) -> Iterator[tuple[int, int, Any]]:
     """Yield (field number, wire type, value) for each field of a message. The value is an int,
     bytes or a float; values of eight bytes are given as bytes."""
-    for field, wire, value, _ in fields_with_ends(raw):
-        yield field, wire, value
-
-
-def fields_with_ends(raw: bytes) -> Iterator[tuple[int, int, Any, int]]:
-    """Yield (field number, wire type, value, position at which it ends) for each field."""
     position = 0
     while position < len(raw):
         tag, position = _read_varint(raw, position)
@@ -50,7 +43,7 @@ def fields_with_ends(raw: bytes) -> Iterator[tuple[int, int, Any, int]]:
             raise NotAModel("it ends within a field")
         if wire == FOUR:
             value = struct.unpack("<f", value)[0]
-        yield tag >> 3, wire, value, position
+        yield tag >> 3, wire, value
 
 
 def _read_varint(raw: bytes, position: int) -> tuple[int, int]:
@@ -87,39 +80,12 @@ def field_bytes(field: int, value: int | float | bytes) -> bytes:
     return _varint(field << 3 | NUMBER) + _varint(value)
 
 
-# TrainerSpec.ModelType
-UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
-
-
+UNIGRAM, BPE = 1, 2  # TrainerSpec.ModelType
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 
 
-@dataclass(frozen=True)
-class Piece:
-    """An entry of the vocabulary; its position in the file is its id. score: a float32 value."""
-
-    text: str
-    score: float
-    kind: int
-
-
-@dataclass(frozen=True)
-class Model:
-    """The parts of a model file that encoding needs. charsmap: the precompiled normalizer, or b""
-    if the model has none."""
-
-    pieces: tuple[Piece, ...]
-    kind: int
-    byte_fallback: bool
-    treat_whitespace_as_suffix: bool
-    charsmap: bytes
-    add_dummy_prefix: bool
-    remove_extra_whitespaces: bool
-    escape_whitespaces: bool
-
-
-def read_model(raw: bytes) -> Model:
-    """Return the model in a file's bytes. Raises NotAModel."""
+def read_model(raw: bytes) -> Pieces:
+    """Return the model in a file's bytes, without roles. Raises NotAModel."""
     pieces = []
     trainer: dict[int, int] = {}
     normalizer: dict[int, Any] = {}
@@ -133,49 +99,44 @@ def read_model(raw: bytes) -> Model:
             normalizer |= {n: setting for n, kind, setting in fields(value) if wires.get(n) == kind}
     if not pieces:
         raise NotAModel("it has no pieces")
-    return Model(
-        pieces=tuple(pieces),
-        kind=trainer.get(3, UNIGRAM),
-        byte_fallback=bool(trainer.get(35, 0)),
-        treat_whitespace_as_suffix=bool(trainer.get(24, 0)),
+    kind = trainer.get(3, UNIGRAM)
+    return Pieces(
+        "unigram" if kind == UNIGRAM else "bpe" if kind == BPE else "other",
+        tuple(pieces),
         charsmap=normalizer.get(2, b""),
-        add_dummy_prefix=bool(normalizer.get(3, 1)),
-        remove_extra_whitespaces=bool(normalizer.get(4, 1)),
-        escape_whitespaces=bool(normalizer.get(5, 1)),
+        prefix=bool(normalizer.get(3, 1)),
+        squeeze=bool(normalizer.get(4, 1)),
+        byte_fallback=bool(trainer.get(35, 0)),
+        suffix=bool(trainer.get(24, 0)),
+        escaped=bool(normalizer.get(5, 1)),
     )
 
 
-def pieces_of(model: Model, kinds: tuple[int, ...]) -> dict[str, int]:
+def pieces_of(model: Pieces, kinds: tuple[int, ...]) -> dict[str, int]:
     """Return {text: id} of the pieces of the given kinds, with U+2581 replaced by a space. Pieces
     that contain a space are left out, since normalized text never has one."""
     return {
-        piece.text.replace(SPACE, " "): k
-        for k, piece in enumerate(model.pieces)
-        if piece.kind in kinds and " " not in piece.text
+        text.replace(SPACE, " "): k
+        for k, (text, _, kind) in enumerate(model.pieces)
+        if kind in kinds and " " not in text
     }
 
 
-def piece_message(piece: Piece) -> bytes:
+def piece_message(text: str, score: float, kind: int) -> bytes:
     """Return a piece as the bytes of a protobuf message."""
-    body = field_bytes(1, piece.text.encode()) + field_bytes(2, float(piece.score))
-    return body if piece.kind == NORMAL else body + field_bytes(3, piece.kind)
+    body = field_bytes(1, text.encode()) + field_bytes(2, float(score))
+    return body if kind == NORMAL else body + field_bytes(3, kind)
 
 
-def _piece(raw: bytes) -> Piece:
+def _piece(raw: bytes) -> tuple[str, float, int]:
     values = {number: value for number, _, value in fields(raw)}
     text, score, kind = values.get(1, b""), values.get(2, 0.0), values.get(3, NORMAL)
     if not isinstance(text, bytes) or not isinstance(score, float) or kind not in range(1, 7):
         raise NotAModel("a piece of another form")
     try:
-        return Piece(text.decode("utf-8"), score, kind)
+        return text.decode("utf-8"), score, kind
     except UnicodeDecodeError:
         raise NotAModel("a piece that is not UTF-8") from None
-
-
-def _message(raw: Any) -> dict[int, Any]:
-    if not isinstance(raw, bytes):
-        raise ValueError("a number in place of a message")
-    return {field: value for field, _, value in fields(raw)}
 
 
 def read_form(raw: bytes) -> Pieces:
@@ -185,28 +146,20 @@ def read_form(raw: bytes) -> Pieces:
     model = read_model(raw)
     if len(model.pieces) > MOST_TOKENS:
         raise ValueError(f"more than {MOST_TOKENS:,} pieces")
-    if not any(piece.kind == UNKNOWN for piece in model.pieces):
+    if not any(kind == UNKNOWN for _, _, kind in model.pieces):
         raise ValueError("it has no unknown piece")
-    if model.kind not in (UNIGRAM, BPE):
+    if model.kind == "other":
         raise CannotHold("it is a SentencePiece model of whole words or characters")
-    if model.treat_whitespace_as_suffix:
+    if model.suffix:
         raise CannotHold("it puts spaces at the ends of words (treat_whitespace_as_suffix)")
-    if not model.escape_whitespaces:
+    if not model.escaped:
         raise CannotHold("it does not escape spaces (escape_whitespaces)")
-    name: Literal["unigram", "bpe"] = "unigram" if model.kind == UNIGRAM else "bpe"
-    return Pieces(
-        name,
-        tuple((piece.text, piece.score, piece.kind) for piece in model.pieces),
-        model.charsmap,
-        model.add_dummy_prefix,
-        model.remove_extra_whitespaces,
-        model.byte_fallback,
-    )
+    return model
 
 
 def write_form(model: Pieces) -> bytes:
     """Return the bytes of a model file."""
-    out = [field_bytes(_PIECES, piece_message(Piece(*piece))) for piece in model.pieces]
+    out = [field_bytes(_PIECES, piece_message(*piece)) for piece in model.pieces]
     kind = UNIGRAM if model.kind == "unigram" else BPE
     named = {41: model.roles.begin, 42: model.roles.end, 43: model.roles.pad}
     names = {40: model.unknown} | {n: -1 if k is None else k for n, k in named.items()}
@@ -229,7 +182,7 @@ def write_form(model: Pieces) -> bytes:
 def add_pieces(raw: bytes, more: list[tuple[str, float]]) -> bytes:
     """Return a model file's bytes with normal pieces added at the end. The vocabulary size is
     updated; all other fields are kept."""
-    new = [piece_message(Piece(text, score, NORMAL)) for text, score in more]
+    new = [piece_message(text, score, NORMAL) for text, score in more]
     return _edited(raw, lambda pieces: [*pieces, *new], {})
 
 
@@ -245,7 +198,7 @@ def _edited(raw: bytes, edit: Callable[[list[Any]], list[Any]], new: dict[int, i
     out = [field_bytes(_PIECES, piece) for piece in pieces]
     for number, _, value in fields(raw):
         if number == _TRAINER and isinstance(value, bytes):
-            spec = _message(value)
+            spec = {field: setting for field, _, setting in fields(value)}
             value += field_bytes(4, len(pieces))  # the last of equal fields counts
             for field in (40, 41, 42, 43):
                 if (old := signed(spec.get(field, -1))) in new:

@@ -28,60 +28,10 @@ class Unsupported(ValueError):
     """Raised if our kernels cannot encode a tokenizer; the message names the feature."""
 
 
-class _Typed(TypedDict):
-    type: str
-
-
-class Step(_Typed, total=False):
-    """A normalizer, pre-tokenizer, post-processor or decoder. Its keys depend on its type."""
-
-    normalizers: list[Step]  # of a Sequence; likewise the next two
-    pretokenizers: list[Step]
-    processors: list[Step]
-    decoders: list[Step]
-    pattern: dict[str, str]
-    content: str
-    behavior: str
-    invert: bool
-    individual_digits: bool
-    add_prefix_space: bool
-    use_regex: bool
-    prepend: str
-    prepend_scheme: str
-    replacement: str
-    split: bool
-    strip_left: bool
-    strip_right: bool
-    stop: int
-    precompiled_charsmap: str
-    special_tokens: dict[str, Any]
-    sep: tuple[str, int]
-    cls: tuple[str, int]
-
-
-class Model(_Typed, total=False):
-    """The model of a tokenizer.json. ``vocab`` maps tokens to ids; in a Unigram it is a list of
-    tokens with their scores."""
-
-    vocab: Any
-    merges: list[Any]
-    unk_id: int | None
-    unk_token: str | None
-    fuse_unk: bool
-    byte_fallback: bool
-    ignore_merges: bool
-
-
-class AddedPart(TypedDict):
-    """An added token of a tokenizer.json, which is matched in the text."""
-
-    id: int
-    content: str
-    special: bool
-    lstrip: bool
-    rstrip: bool
-    single_word: bool
-    normalized: bool
+# A normalizer, pre-tokenizer, post-processor or decoder; its keys depend on its `type`.
+Step = dict[str, Any]
+# The model. `vocab` maps tokens to ids; in a Unigram it is a list of tokens with their scores.
+Model = dict[str, Any]
 
 
 class Parts(TypedDict):
@@ -92,7 +42,7 @@ class Parts(TypedDict):
     pre_tokenizer: Step | None
     post_processor: Step | None
     decoder: Step | None
-    added_tokens: list[AddedPart]
+    added_tokens: list[dict[str, Any]]
 
 
 def parts_of(tokenizer: Tokenizer) -> Parts:

@@ -6,10 +6,8 @@ A tokenizer.json is run by our encoder or by `tokenizers`, a .model by our encod
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -22,15 +20,12 @@ from llmcurate.base.errors import RunFailed
 from llmcurate.base.kernels import njit
 from llmcurate.base.tokenizer_file import panicked, special_ids
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.parts import Encode, EncodeSettled, pack
+from tokenize_kit.encode.parts import Encode, pack
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.formats.forms import NORMAL, file_of
-from tokenize_kit.formats.sentencepiece_model import read_model
+from tokenize_kit.formats.forms import file_of
 from tokenize_kit.formats.tiktoken import is_ranks
 from tokenize_kit.formats.tokenizer_json import (
-    Step,
-    flat_steps,
     from_letters,
     parts_of,
     to_letters,
@@ -106,7 +101,6 @@ def piece_spans(message):
 
 
 Buffers = tuple[np.ndarray, np.ndarray]
-_KINDS = {1: "Unigram", 2: "BPE", 3: "word", 4: "char"}  # of SentencePiece's models
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _ROWS = 256  # texts per call of a library
 
@@ -120,8 +114,6 @@ class Candidate(Protocol):
     special: frozenset[int]
     unknown: int | None
     byte_ids: frozenset[int]  # ids of byte fallback, one byte each
-    streams: bool  # True if ids that follow never change the text of earlier ids
-    encode_settled: EncodeSettled
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (ids: uint32[], number of ids per row: int64[rows]) of valid UTF-8."""
@@ -135,13 +127,8 @@ class Candidate(Protocol):
 
     def decode(self, ids: list[int]) -> str: ...
 
-    def settings(self) -> dict[str, str]:
-        """Return settings by name: the model's kind, and how text is prepared and split."""
-        ...
-
-    def order(self) -> tuple[str, dict[int, float]]:
-        """Return (what the model ranks tokens by, {id: number}). This is "merges" (the rank of the
-        merge that makes the token), "scores" (the token's score) or "none" (no numbers)."""
+    def count_unknown(self, data: np.ndarray, ids: np.ndarray) -> int:
+        """See Encoder.count_unknown."""
         ...
 
 
@@ -177,14 +164,13 @@ class Json:
     def __init__(self, encoder: Encoder, path: Path) -> None:
         self.path, self._tokenizer = str(path), encoder.tokenizer
         self.encode: Encode = encoder.encode
-        self.encode_settled: EncodeSettled = encoder.encode_settled
+        self.count_unknown = encoder.count_unknown
         self.engine = "tokenizers" if encoder.reason else "llmcurate"
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
         self.tokens = {number: token for token, number in vocab.items()}
         self.special = frozenset(special_ids(self._tokenizer).values())
         parts = parts_of(self._tokenizer)
         model = parts["model"]
-        self.streams = _streams(parts["decoder"])
         self.unknown = encoder.unknown
         falls_back = model.get("byte_fallback")
         self.byte_ids = frozenset(n for t, n in vocab.items() if falls_back and _BYTE.fullmatch(t))
@@ -215,22 +201,6 @@ class Json:
             spans += [encoding.offsets for encoding in encodings]
         return _in_bytes(data, offsets, spans)
 
-    def settings(self) -> dict[str, str]:
-        parts = json.loads(self._tokenizer.to_str())
-        left_out = ("version", "added_tokens", "model.vocab", "model.merges")
-        parts["model"] = {k: v for k, v in parts["model"].items() if f"model.{k}" not in left_out}
-        return dict(_flat("", {k: v for k, v in parts.items() if k not in left_out}))
-
-    def order(self) -> tuple[str, dict[int, float]]:
-        model = parts_of(self._tokenizer)["model"]
-        if model["type"] == "Unigram":
-            return "scores", {n: score for n, (_, score) in enumerate(model["vocab"])}
-        ranks: dict[int, float] = {}
-        for rank, pair in enumerate(model.get("merges") or ()):
-            parts = pair.split(" ") if isinstance(pair, str) else pair
-            ranks.setdefault(model["vocab"]["".join(parts)], rank)
-        return ("merges", ranks) if ranks else ("none", {})
-
     def decode(self, ids: list[int]) -> str:
         if not ids:
             return ""  # some decoders of the library panic
@@ -243,40 +213,15 @@ class Json:
             raise RunFailed(f"{self.path}: cannot decode its ids: {reason}") from None
 
 
-def _streams(decoder: Step | None) -> bool:
-    """Return True if no step of the decoder changes decoded text when more tokens follow."""
-    joined = False
-    for step in flat_steps(decoder):
-        kind, pattern = step["type"], step.get("pattern", {}).get("String", "")
-        single = kind == "Replace" and len(pattern) == 1
-        first = kind == "Strip" and not step["stop"]
-        if joined and not (single or first or kind in ("Fuse", "ByteFallback", "ByteLevel")):
-            return False
-        joined = joined or kind in ("Fuse", "ByteLevel")
-    return True
-
-
-def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _flat(f"{name}.{key}" if name else key, inner)
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _flat(f"{name}.{number}", inner)
-    elif value is not None:
-        yield name, value if isinstance(value, str) else json.dumps(value)
-
-
 class SentencePiece:
     """A candidate with a SentencePiece model file of any kind."""
 
     unknown: int | None
-    streams: bool = True
 
     def __init__(self, encoder: SpmEncoder, path: Path) -> None:
         self.path, self._model = str(path), encoder.library
         self.encode: Encode = encoder.encode
-        self.encode_settled: EncodeSettled = encoder.encode_settled
+        self.count_unknown = encoder.count_unknown
         self.engine = "sentencepiece" if encoder.reason else "llmcurate"
         self.tokens = {n: self._model.id_to_piece(n) for n in range(self._model.get_piece_size())}
         self.special = frozenset(filter(self._model.is_control, self.tokens))
@@ -297,25 +242,6 @@ class SentencePiece:
                 f"{self.path}: SentencePiece gives no spans for its tokens; please report this"
             )
         return positions[:, 0], positions[:, 1]
-
-    def settings(self) -> dict[str, str]:
-        model = read_model(self._model.serialized_model_proto())
-        charsmap = hashlib.sha256(model.charsmap).hexdigest()[:8] if model.charsmap else "none"
-        return {
-            "model.type": _KINDS[model.kind],
-            "model.byte_fallback": json.dumps(model.byte_fallback),
-            "normalizer.precompiled_charsmap": charsmap,
-            "normalizer.add_dummy_prefix": json.dumps(model.add_dummy_prefix),
-            "normalizer.remove_extra_whitespaces": json.dumps(model.remove_extra_whitespaces),
-        }
-
-    def order(self) -> tuple[str, dict[int, float]]:
-        pieces = read_model(self._model.serialized_model_proto()).pieces
-        scores = {n: piece.score for n, piece in enumerate(pieces) if piece.kind == NORMAL}
-        if self.settings()["model.type"] != "BPE":
-            return "scores", scores
-        learned = sorted((n for n in scores if len(self.tokens[n]) > 1), key=lambda n: -scores[n])
-        return "merges", {n: rank for rank, n in enumerate(learned)}
 
     def decode(self, ids: list[int]) -> str:
         return self._model.decode(ids)

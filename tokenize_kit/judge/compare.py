@@ -1,83 +1,21 @@
 """Compare several tokenizers on the same texts, which are read once.
 
-As in MorphScore (Arnett and Bergen 2025, "Why do language models perform worse for morphologically
-complex languages?"), a word that is one token is cut neither rightly nor wrongly, so the figures on
-morphemes count only words of several tokens. `HARD_TEXTS` has unusual texts, for checks in other
+`HARD_TEXTS` has unusual texts, for checks in other
 modules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, combinations
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from llmcurate.base.disk.files import read_text
-from llmcurate.base.errors import UsageError
-from tokenize_kit.encode.parts import pack
 from tokenize_kit.judge.candidate import Candidate, open_candidate, texts_of, token_bytes
-from tokenize_kit.judge.tally import ENGLISH, OTHERS, Tally, Texts
+from tokenize_kit.judge.tally import ENGLISH, Tally, Texts
 from tokenize_kit.judge.words import Segmentation
-
-Lexicon = dict[str, tuple[str, ...]]  # a word and its morphemes, two or more
-
-
-def read_lexicon(path: Path) -> Lexicon:
-    """Read a lexicon. Each line has a word, a tab and the word's morphemes separated by spaces;
-    words of one morpheme are skipped. Raises LlmcurateError naming the file and a line whose
-    morphemes do not join to its word."""
-    lexicon: Lexicon = {}
-    for number, line in enumerate(read_text(path, "lexicon ").splitlines(), 1):
-        if not line.strip():
-            continue
-        word, _, rest = line.strip().partition("\t")
-        morphemes = tuple(rest.split())
-        if "".join(morphemes) != word:
-            raise UsageError(
-                f"lexicon {path}: line {number}: the morphemes do not join to the word; write a"
-                " word, a tab, and its morphemes separated by spaces"
-            )
-        if len(morphemes) > 1:
-            lexicon[word] = morphemes
-    if not lexicon:
-        raise UsageError(f"lexicon {path}: has no word of several morphemes")
-    return lexicon
-
-
-def morpheme_figures(candidate: Candidate, lexicon: Lexicon) -> dict[str, float | None]:
-    """Return how well token boundaries match the morphemes of the lexicon's words, as figures by
-    name. morpheme_words: number of words; morpheme_words_whole: number of words that are one token.
-    For the other words, morpheme_recall is the share of morpheme boundaries at which a token ends,
-    and morpheme_precision the share of token boundaries that are morpheme boundaries (None if
-    undefined). Each word is encoded after a space, as within a text."""
-    raw = [f" {word}".encode() for word in lexicon]
-    data, offsets = pack(raw)
-    ids, sizes = candidate.encode(data, offsets)
-    starts, ends = candidate.spans(data, offsets, ids, sizes)
-    bounds = np.cumsum([0, *sizes])
-    whole = kept = gold = cuts = 0
-    for row, morphemes in enumerate(lexicon.values()):
-        tokens = slice(bounds[row], bounds[row + 1])
-        first, last = int(offsets[row]) + 1, int(offsets[row + 1])
-        positions = {*starts[tokens].tolist(), *ends[tokens].tolist()}
-        inner = {k - first for k in positions if first < k < last}
-        if not inner:
-            whole += 1
-            continue
-        between = set(accumulate(len(morpheme.encode()) for morpheme in morphemes[:-1]))
-        kept += len(inner & between)
-        gold += len(between)
-        cuts += len(inner)
-    return {
-        "morpheme_words": len(lexicon),
-        "morpheme_words_whole": whole,
-        "morpheme_recall": kept / gold if gold else None,
-        "morpheme_precision": kept / cuts if cuts else None,
-    }
-
 
 # Control characters, line ends, runs of spaces, marks without a base, joined emoji, SentencePiece's
 # space symbol, spellings of byte and control tokens.
@@ -106,20 +44,6 @@ SCRIPTS = (
     "ﬁne ① Å Å e\u0301 é ㎏ … ™ ｆ \u00a0\u2003\u200b\u200d\u00ad x"
     " ﻻَ ﷲِ اللَّهِ E\u0301 ﬁ\u0301 B\u0e49 Vie\u0323\u0302t ﾊﾞ",
 )
-
-UNITS = ("byte", "character", "text")
-
-
-def gini(values: Sequence[float]) -> float | None:
-    """Return the Gini coefficient: the mean difference of all pairs of values divided by twice the
-    mean. It is 0 if all values are equal and near 1 if a single value makes up the sum. Return None
-    for fewer than two values or a sum of 0."""
-    count, total = len(values), sum(values)
-    if count < 2 or not total:
-        return None
-    ordered = enumerate(sorted(values), 1)
-    return sum((2 * position - count - 1) * value for position, value in ordered) / (count * total)
-
 
 PAGE = 1800  # characters of a standard page
 
@@ -210,7 +134,6 @@ def compare(
     pivot: str | None = None,
     price: float | None = None,
     context: int | None = None,
-    lexicon: Lexicon | None = None,
 ) -> dict[str, Any]:
     """Compare tokenizers on the same texts. Return a dict: `tokenizers` has each one's
     `Tally.result`; `overlaps` compares their vocabularies in pairs; `shown` has the beginnings of
@@ -219,7 +142,7 @@ def compare(
     pattern: the pattern of .tiktoken files. baseline: index of the tokenizer whose token counts the
     others are compared with. segmentation: the way to find words in scripts without spaces. pivot:
     the language that other languages are compared with (default English). price, context: see
-    `add_costs`. lexicon: words and their morphemes.
+    `add_costs`.
 
     batches: the texts, as (data: uint8[] valid UTF-8, offsets: int64[rows + 1], labels by group).
     Memory does not grow with the texts. Raises LlmcurateError naming an unreadable tokenizer."""
@@ -240,12 +163,6 @@ def compare(
                 cut = [cut_text(tally.candidate, text[:EXCERPT]) for tally in tallies]
                 shown.append({"cut": len(text) > EXCERPT, "pieces": cut})
     results = [tally.result() for tally in tallies]
-    for result in results:
-        # Each language counts once, however much text it has.
-        rows = [row for row in result.get("lang", ()) if row["label"] != OTHERS]
-        for unit in UNITS:
-            costs = [row[f"tokens_a_{unit}"] for row in rows]
-            result[f"gini_a_{unit}"] = gini([cost for cost in costs if cost is not None])
     if baseline is not None:  # normalized sequence length, Dagan et al. 2024
         usual = {name: {row["label"]: row for row in results[baseline][name]} for name in groups}
         for result in results:
@@ -254,9 +171,6 @@ def compare(
             for mine, other in pairs:
                 mine["nsl"] = mine["tokens"] / other["tokens"] if other["tokens"] else None
     add_costs(results, groups, price, context)
-    if lexicon:
-        for result, tally in zip(results, tallies, strict=True):
-            result |= morpheme_figures(tally.candidate, lexicon)
     return {"tokenizers": results, "overlaps": overlaps(tallies), "shown": shown}
 
 

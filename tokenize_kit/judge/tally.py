@@ -32,7 +32,7 @@ from tokenize_kit.judge.graphemes import (
     cluster_flags,
     only_marks,
 )
-from tokenize_kit.judge.words import Segmentation, count_boundaries, count_words, word_spans
+from tokenize_kit.judge.words import Segmentation, count_boundaries, count_words
 
 DIGITS = 8  # of the longest numbers
 _EACH = 100  # at most this many numbers of each length
@@ -116,8 +116,8 @@ OTHERS = "(others)"
 ENGLISH = ("en", "eng")
 EXCERPT = 300  # characters of a text that is not decoded exactly
 _COUNTED = (
-    "texts", "bytes", "characters", "tokens", "unknown", "parts", "cluster_cuts", "only_marks",
-    "words", "word_tokens", "whole", "letters", "letter_tokens",
+    "texts", "bytes", "characters", "tokens", "unknown", "left_out", "parts",
+    "cluster_cuts", "only_marks", "words", "word_tokens", "whole", "letters", "letter_tokens",
     "word_boundaries", "kept_boundaries", "boundaries_within", "lost",
 )  # fmt: skip
 
@@ -158,9 +158,6 @@ class Texts:
         flags = cluster_flags(data, offsets, cluster_classes())
         return cls(data, offsets, segmentation.kinds(), cuts, flags)
 
-    def words(self) -> np.ndarray:
-        return word_spans(self.data, self.offsets, self.kinds, self.cuts)
-
     def counts(self, starts: np.ndarray, ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         """Return int64[rows, 10], counts per row: _COUNTED names the columns, from `cluster_cuts`
         to `boundaries_within`. starts, ends: int64[tokens] in `data`; sizes: tokens per row."""
@@ -182,13 +179,13 @@ class Texts:
 
 
 def cost(candidate: Candidate, texts: Texts) -> tuple[dict[str, int], dict[str, float | None]]:
-    """Return (counts, ratios) of one batch, named as in `Tally.result`. To save time, three counts
-    are left at 0: unknown tokens, parts of characters, and texts not decoded exactly."""
+    """Return (counts, ratios) of one batch, named as in `Tally.result`. To save time, the counts
+    of unknown tokens, of parts of characters, and of texts not decoded exactly are left at 0."""
     ids, sizes = candidate.encode(texts.data, texts.offsets)
     spans = candidate.spans(texts.data, texts.offsets, ids, sizes)
     characters = int(((texts.flags & IS_CHARACTER) > 0).sum())
     counts = texts.counts(*spans, sizes).sum(axis=0)
-    lengths = [len(sizes), len(texts.flags) - 1, characters, len(ids), 0, 0]
+    lengths = [len(sizes), len(texts.flags) - 1, characters, len(ids), 0, 0, 0]
     return _figures(np.array([*lengths, *counts, 0]))
 
 
@@ -240,9 +237,8 @@ class Tally:
             starts, ends = spread_bytes(starts, ends, self._is_byte[ids])
         self._sizes += np.bincount(ids, ends - starts, len(self.counts)).astype(np.int64)
         bounds = np.concatenate([[0], np.cumsum(sizes)])
-        unknown = np.zeros(len(ids), np.bool_)
-        if self.candidate.unknown is not None:
-            unknown = ids == self.candidate.unknown
+        edges = zip(pairwise(offsets.tolist()), pairwise(bounds.tolist()), strict=True)
+        lost = [self.candidate.count_unknown(data[a:z], ids[b:e]) for (a, z), (b, e) in edges]
         heads = _counts_before((texts.flags[:-1] & IS_CHARACTER) > 0)
         rows = np.column_stack(
             [
@@ -250,7 +246,7 @@ class Tally:
                 np.diff(offsets),
                 np.diff(heads[offsets - offsets[0]]),
                 sizes,
-                np.diff(_counts_before(unknown)[bounds]),
+                *((0 * sizes, lost) if self.candidate.unknown is None else (lost, 0 * sizes)),
                 np.diff(_counts_before(self._is_part[ids])[bounds]),
                 texts.counts(starts, ends, sizes),
                 self._lost(data, offsets, ids, bounds),
@@ -382,7 +378,7 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 def _figures(sums: np.ndarray) -> tuple[dict[str, int], dict[str, float | None]]:
     figures = dict(zip(_COUNTED, sums.tolist(), strict=True))
-    tokens = figures["tokens"]
+    tokens, left_out = figures["tokens"], figures["left_out"]
     gold, kept = figures["word_boundaries"], figures["kept_boundaries"]
     within = figures["boundaries_within"]
     return figures, {
@@ -394,7 +390,7 @@ def _figures(sums: np.ndarray) -> tuple[dict[str, int], dict[str, float | None]]
         "fertility": _ratio(figures["word_tokens"], figures["words"]),
         "whole_share": _ratio(figures["whole"], figures["words"]),
         "tokens_a_letter": _ratio(figures["letter_tokens"], figures["letters"]),
-        "unknown_share": _ratio(figures["unknown"], tokens),
+        "unknown_share": _ratio(figures["unknown"] + left_out, tokens + left_out),
         "parts_share": _ratio(figures["parts"], tokens),
         "cluster_cut_share": _ratio(figures["cluster_cuts"], tokens),
         "only_marks_share": _ratio(figures["only_marks"], tokens),

@@ -155,29 +155,6 @@ def count_words(data, offsets, kinds, cuts, starts, ends, sizes):
     return out
 
 
-def word_spans(
-    data: np.ndarray, offsets: np.ndarray, kinds: np.ndarray, cuts: np.ndarray
-) -> np.ndarray:
-    """Return int64[words, 2]: the start and end of each word, as byte positions from the start of
-    the first row. Words begin with a letter. Stretches that cannot be split into words are left
-    out. The arguments are those of `count_words`."""
-    raw = data[offsets[0] : offsets[-1]]
-    heads = np.flatnonzero((raw & 0xC0) != 0x80)
-    codes = np.frombuffer(raw.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
-    kind = kinds[codes]
-    begins = cuts[heads]
-    begins[np.searchsorted(heads, offsets[:-1][np.diff(offsets) > 0] - offsets[0])] = True
-    # A mark has the kind of the character before it, or none at the beginning of a word.
-    before = np.where((kind != _MARK) | begins, np.arange(len(kind)), 0)
-    kind = np.where(kind == _MARK, 0, kind)[np.maximum.accumulate(before)]
-    begins[1:] |= kind[1:] != kind[:-1]
-    if not len(heads):
-        return np.empty((0, 2), np.int64)
-    first = np.flatnonzero(begins)
-    ends = np.append(heads, len(raw))[np.append(first[1:], len(heads))]
-    return np.column_stack([heads[first], ends])[np.isin(kind[first], (_LETTER, _SEGMENTED))]
-
-
 @njit(cache=True, nogil=True)
 def count_boundaries(data, offsets, kinds, cuts, boundaries):
     """Return int64[rows, 3], three numbers per row: the boundaries between two words; how many of

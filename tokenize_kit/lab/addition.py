@@ -40,7 +40,7 @@ from tokenize_kit.lab.embeddings import (
     write_extended,
 )
 
-INITS = ("mean", "focus", "random")
+INITS = ("mean", "focus")
 
 
 def check_init(init: str, texts: Texts | None) -> None:
@@ -73,13 +73,12 @@ class Addition:
 class Rows:
     """Embeddings to extend along with a tokenizer, in a safetensors file or a folder of such files.
     tensors: the names of the tensors, if not the usual ones; init: how a new token's row is made:
-    `mean` (the average of the rows of the old ids that spelled the token), `focus`
-    (embeddings.focus, learned from `texts`), or `random` by `seed` (embeddings.new_rows)."""
+    `mean` (the average of the rows of the old ids that spelled the token) or `focus`
+    (embeddings.focus, learned from `texts`)."""
 
     path: Path
     tensors: tuple[str, ...] = ()
     init: str = "mean"
-    seed: int = 0
     texts: Texts | None = None
 
     def __post_init__(self) -> None:
@@ -127,9 +126,8 @@ class Growth:
         file = write_changed(original, out, data)
         embeddings = None
         if self.rows:
-            embeddings = write_extended(
-                self.tables, out, size, self._blends(addition, file), self.rows.init, self.rows.seed
-            )
+            blends = self._blends(addition, file)
+            embeddings = write_extended(self.tables, out, size, blends, self.rows.init)
         facts = describe_file(original.form, file, data)
         return file, GrownCard(
             extended_from=original.path.name,
@@ -195,14 +193,13 @@ class Transplant:
     bytes of a byte-level BPE), special tokens by their spelling, the token that ends a text by its
     role. `init` says how the rows of all other tokens are made: `mean` takes the mean of the rows
     of the old tokens that spell the text; `focus` takes weighted means of the kept rows, with
-    weights learned from `texts` (for tokens that do not occur in `texts`, the same as `mean`);
-    `random` draws the rows."""
+    weights learned from `texts` (for tokens that do not occur in `texts`, the same as `mean`)."""
 
     def __init__(
-        self, old: Path, new: Path, init: str = "mean", seed: int = 0, texts: Texts | None = None
+        self, old: Path, new: Path, init: str = "mean", texts: Texts | None = None
     ) -> None:
         check_init(init, texts)
-        self.init, self.seed = init, seed
+        self.init = init
         before, after = open_tokenizer(old), open_tokenizer(new)
         self.old_size, self.size = before.size, after.size
         old_ids = ids_of(before)
@@ -224,15 +221,14 @@ class Transplant:
             for number, (positions, weights) in blends.items():
                 self.blends[place[number]] = self.kept[positions], weights
 
-    def rows(self, table: np.ndarray, turn: int) -> np.ndarray:
+    def rows(self, table: np.ndarray) -> np.ndarray:
         """Return float32[size, width], a table for the new tokenizer. `table` is float32[rows,
-        width], the table of the old tokens. `turn` is the number of the table; if rows are drawn at
-        random, each table gets other ones. An id without a token gets the mean of the old rows."""
+        width], the table of the old tokens. An id without a token gets the mean of the old rows."""
         stored = table[: self.old_size]
         out = np.tile(stored.mean(0, dtype=np.float64).astype(np.float32), (self.size, 1))
         out[self.known] = stored[self.kept]
         if len(self.new):
-            out[self.new] = new_rows(stored, self.blends, self.init, self.seed + turn)
+            out[self.new] = new_rows(stored, self.blends)
         return out
 
     def describe(self) -> dict[str, int | str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.errors import UsageError
 from tokenize_kit.card import Sample
 from tokenize_kit.change.verify import Encode, Texts
 
@@ -252,19 +252,10 @@ class PrunedEmbeddings:
 
 
 @dataclass(frozen=True)
-class ExtendedEmbeddings:
-    """A card's entry on extended embeddings; fields as in PrunedEmbeddings. init: how new rows were
-    made (see addition.Rows); seed: the seed of random rows."""
+class ExtendedEmbeddings(PrunedEmbeddings):
+    """A card's entry on extended embeddings. init: how new rows were made (see addition.Rows)."""
 
-    file: str
-    tensors: dict[str, str]
-    tied: bool
     init: str
-    seed: int | None
-    rows: dict[str, int]
-
-
-_ROWS = 8192  # rows converted to float32 at once
 
 
 @dataclass(frozen=True)
@@ -332,12 +323,9 @@ def are_tied(tables: Sequence[Table]) -> bool:
 Blend = tuple[Sequence[int] | np.ndarray, np.ndarray | None]
 
 
-def new_rows(stored: np.ndarray, blends: Sequence[Blend], how: str, seed: int) -> np.ndarray:
-    """Return the rows of new tokens: float32[new tokens, width]. `stored` are the rows of the old
-    vocabulary. If `how` is `random`, rows are drawn by `seed` from the normal distribution with the
-    mean and covariance of old rows (Hewitt 2021); otherwise each is a blend of old rows."""
-    if how == "random":
-        return _draw_rows(stored, len(blends), seed)
+def new_rows(stored: np.ndarray, blends: Sequence[Blend]) -> np.ndarray:
+    """Return the rows of new tokens: float32[new tokens, width], each a blend of `stored`, the rows
+    of the old vocabulary."""
     rows = np.empty((len(blends), stored.shape[1]), np.float32)
     for row, (ids, weights) in zip(rows, blends, strict=True):
         parts = as_float32(stored[np.asarray(ids)])
@@ -345,13 +333,11 @@ def new_rows(stored: np.ndarray, blends: Sequence[Blend], how: str, seed: int) -
     return rows
 
 
-def extend_table(
-    table: Table, vocabulary: int, parts: Sequence[Blend], how: str, seed: int
-) -> np.ndarray:
+def extend_table(table: Table, vocabulary: int, parts: Sequence[Blend]) -> np.ndarray:
     """Return the table with a row for every new token, as the file stores it. `parts` are the
     blends (means of old rows) of new tokens, whose ids begin at `vocabulary`. If the table already
     has unused rows after those of the vocabulary, these are filled first."""
-    stored = as_stored(new_rows(table.stored[:vocabulary], parts, how, seed), table.kind)
+    stored = as_stored(new_rows(table.stored[:vocabulary], parts), table.kind)
     total = max(len(table.stored), vocabulary + len(parts))
     out = np.zeros((total, table.stored.shape[1]), table.stored.dtype)
     out[: len(table.stored)] = table.stored
@@ -359,40 +345,19 @@ def extend_table(
     return out
 
 
-def _draw_rows(stored: np.ndarray, count: int, seed: int) -> np.ndarray:
-    blocks = [stored[first : first + _ROWS] for first in range(0, len(stored), _ROWS)]
-    mean_row = sum(as_float32(block).sum(0, dtype=np.float64) for block in blocks) / len(stored)
-    covariance = np.zeros((stored.shape[1], stored.shape[1]))
-    for block in blocks:
-        deviation = as_float32(block) - mean_row.astype(np.float32)
-        covariance += deviation.T @ deviation
-    covariance /= len(stored)
-    if not np.isfinite(covariance).all():
-        raise RunFailed("the embeddings contain NaN or infinity: random rows need finite numbers")
-    # Enlarge the diagonal, so that the root exists with fewer rows than columns too.
-    covariance[np.diag_indices_from(covariance)] += 1e-6 * covariance.diagonal().mean() + 1e-30
-    root = np.linalg.cholesky(covariance)
-    draw = np.random.default_rng(seed).standard_normal((count, stored.shape[1]))
-    return (draw @ root.T + mean_row).astype(np.float32)
-
-
 def write_extended(
-    tables: Sequence[Table], out: Path, vocabulary: int, parts: Sequence[Blend],
-    how: str, seed: int,
-) -> ExtendedEmbeddings:  # fmt: skip
+    tables: Sequence[Table], out: Path, vocabulary: int, parts: Sequence[Blend], init: str
+) -> ExtendedEmbeddings:
     """Write all tables, with rows for the new tokens, to OUT/embeddings.safetensors. Return the
-    tables' entry in the new tokenizer's card. Tied tables of input and output get the same new
-    rows; tables that are not tied get different rows if `how` is `random`."""
-    same = are_tied(tables)
+    tables' entry in the new tokenizer's card. init: the name of the way to make new rows."""
     tensors, counts = {}, {}
-    for number, table in enumerate(tables):
-        if not (same and table.role == "output"):
-            rows = extend_table(table, vocabulary, parts, how, seed + number)
+    for table in tables:
+        rows = extend_table(table, vocabulary, parts)
         tensors[table.name] = (rows.reshape(table.shape), table.kind)
         counts[table.name] = len(rows)
     write_tensors(out / FILE, tensors)
     names = {table.role: table.name for table in tables}
-    return ExtendedEmbeddings(FILE, names, same, how, seed if how == "random" else None, counts)
+    return ExtendedEmbeddings(FILE, names, are_tied(tables), counts, init)
 
 
 def write_pruned(tables: Sequence[Table], out: Path, kept: np.ndarray) -> PrunedEmbeddings:

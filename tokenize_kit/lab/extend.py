@@ -14,13 +14,14 @@ from llmcurate.base.errors import RunFailed, UsageError
 from tokenize_kit.card import Measured, Sample, measure
 from tokenize_kit.change.bpe import CharBpe, learn_byte_tokens, learn_character_tokens, pieces_of
 from tokenize_kit.change.original import Original, open_tokenizer
-from tokenize_kit.change.verify import Buffers, Encode, Lengths, compare_lengths, pack_texts
+from tokenize_kit.change.verify import Buffers, Encode, Lengths, compare_lengths
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.formats.forms import ByteBpe, Pieces
 from tokenize_kit.lab.addition import Addition, GrownCard, Growth, Rows
 from tokenize_kit.lab.study import MOST_HELD, HeldOut
 from tokenize_kit.lab.unigram import learn_pieces
+from tokenize_kit.learn.words import weighted_batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,24 +151,12 @@ class _TrainingSplit:
         return lengths, None if self._unknown is None else unknown
 
 
-def _batches(texts: Iterable[str], size: int = 4 << 20) -> Iterator[Buffers]:
-    waiting: list[str] = []
-    room = size
-    for text in texts:
-        waiting.append(text)
-        room -= len(text)
-        if room <= 0:
-            yield pack_texts(waiting)
-            waiting, room = [], size
-    if waiting:
-        yield pack_texts(waiting)
-
-
 def _learn_bytes(
     original: Original, form: ByteBpe, texts: Iterable[str], tokens: int, least: int
 ) -> Addition:
     plan = original.plan()
-    new, merges = learn_byte_tokens(form, plan, _batches(texts), tokens, least)
+    batches = ((data, bounds) for data, bounds, _ in weighted_batches((t, 1) for t in texts))
+    new, merges = learn_byte_tokens(form, plan, batches, tokens, least)
     ids, sizes = pieces_of(plan, *pack(new))
     parts = [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if new else []
     return Addition(new, parts, merges)

@@ -44,17 +44,6 @@ _NEUTRAL = "\u2603"  # a character that very few longer tokens begin with
 _SHARED = ("Common", "Inherited", "Unknown")
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Tokens of the second tokenizer that may be added to the first. tokens: {bytes of the token:
-    Unigram score, or None for BPE}, in order of ids; common: how many tokens are left out because
-    the first tokenizer has them; other_scripts: how many because of their script."""
-
-    tokens: dict[bytes, float | None]
-    common: int
-    other_scripts: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class JoinedCard(GrownCard):
     """The card of a tokenizer with another tokenizer's tokens. `left_out` is the number of tokens
@@ -99,14 +88,13 @@ def join(
     Raises CannotHold if a text without new tokens would be encoded differently than before."""
     original, giver = open_tokenizer(path), open_tokenizer(other)
     growth = Growth(original, rows)
-    candidates = _candidates(original, giver, allowed_scripts(scripts))
-    addition, raised = _join(original, candidates.tokens)
+    tokens, common, other_scripts = _candidates(original, giver, allowed_scripts(scripts))
+    addition, raised = _join(original, tokens)
     addition = _reachable(original, addition)
     if not addition.tokens:
         raise RunFailed(
             f"{other}: has no token to add to {path}"
-            f" ({candidates.common:,} are in both, {candidates.other_scripts:,} are of other"
-            " scripts)"
+            f" ({common:,} are in both, {other_scripts:,} are of other scripts)"
         )
     file, grown = growth.write(addition, out)
     card = JoinedCard(
@@ -115,9 +103,9 @@ def join(
         joined_sha256=giver.sha256,
         joined_tokens=giver.size,
         scripts=scripts or None,
-        common_tokens=candidates.common,
-        other_scripts=candidates.other_scripts,
-        left_out=len(candidates.tokens) - len(addition.tokens),
+        common_tokens=common,
+        other_scripts=other_scripts,
+        left_out=len(tokens) - len(addition.tokens),
         scores_raised=raised if addition.scores is not None else None,
         notes=[],
     )
@@ -153,7 +141,11 @@ def allowed_scripts(scripts: str) -> np.ndarray:
     return np.asarray(allowed | np.isin(SCRIPT_NAMES, _SHARED))
 
 
-def _candidates(original: Original, giver: Original, allowed: np.ndarray) -> Candidates:
+def _candidates(
+    original: Original, giver: Original, allowed: np.ndarray
+) -> tuple[dict[bytes, float | None], int, int]:
+    """Return ({bytes of a token that may be added: Unigram score, or None for BPE}, in order of
+    ids; how many tokens the first tokenizer has already; how many are of other scripts)."""
     other_tokens = token_texts(giver.form)
     own = token_texts(original.form)
     reserved = {content.encode() for content in _special(original)}
@@ -170,7 +162,7 @@ def _candidates(original: Original, giver: Original, allowed: np.ndarray) -> Can
             other_scripts += 1
         elif token not in tokens or (score or 0) > (tokens[token] or 0):
             tokens[token] = score
-    return Candidates(tokens, common, other_scripts)
+    return tokens, common, other_scripts
 
 
 def _spaces_stand_apart(original: Original) -> bool:

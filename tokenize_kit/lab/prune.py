@@ -1,5 +1,5 @@
-"""Prune a vocabulary: tokens that a corpus does not use, or that another tokenizer lacks, are
-removed, and the remaining ids are renumbered without gaps."""
+"""Prune a vocabulary: tokens that a corpus does not use are removed, and the
+remaining ids are renumbered without gaps."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import copy
 import heapq
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,20 +27,16 @@ from tokenize_kit.change.original import (
     Original,
     algorithm_name,
     describe_file,
-    file_of,
     file_with_added,
-    keys_of,
     open_tokenizer,
-    token_texts,
     write_changed,
 )
-from tokenize_kit.change.verify import Buffers, Encode, Texts, compare_lengths, pack_texts
+from tokenize_kit.change.verify import Buffers, Encode, Texts, compare_lengths
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.formats.forms import NORMAL, ByteBpe, CannotHold, Pieces
 from tokenize_kit.formats.json_forms import NEVER, renew_runs
 from tokenize_kit.formats.sentencepiece_model import keep_pieces
 from tokenize_kit.formats.tokenizer_json import Step, to_letters
-from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
 from tokenize_kit.lab.embeddings import PrunedEmbeddings, read_tables, write_pruned
 
 # Tokens are chosen so that a text none of whose tokens are removed is encoded as before. In BPE,
@@ -151,9 +146,8 @@ DROPPED = -1
 @dataclass(frozen=True, kw_only=True)
 class PrunedCard(Card):
     """The card of a pruned tokenizer. dropped: the number of removed tokens; min_count: tokens used
-    less often are removed; keep_used: the most tokens that are kept; common_with: another
-    tokenizer's file; map: the file of old and new ids; texts_without_dropped_tokens: how many texts
-    contain no removed token."""
+    less often are removed; keep_used: the most tokens that are kept; map: the file of old and new
+    ids; texts_without_dropped_tokens: how many texts contain no removed token."""
 
     pruned_from: str
     source_sha256: str
@@ -166,8 +160,7 @@ class PrunedCard(Card):
     old_tokens: int
     new_tokens: int
     dropped: int
-    min_count: int | None
-    common_with: str | None
+    min_count: int
     keep_used: int | None
     map: str
     measured_texts: int
@@ -188,42 +181,33 @@ class PrunedCard(Card):
 
 def prune(
     path: Path,
-    batches: Texts | None,
+    batches: Texts,
     out: Path,
     *,
     most: int | None = None,
     least: int = 1,
-    common: Path | None = None,
     embeddings: Path | None = None,
     tensors: tuple[str, ...] = (),
 ) -> PrunedCard:
     """Remove the tokens that texts use less than `least` times. If `most` is given, also remove the
-    least used of the others until `most` tokens are left. If `common` is given instead, remove the
-    tokens that the tokenizer at this path lacks. Write the new tokenizer, the map of ids and the
-    card into the folder `out`, and return the card.
+    least used of the others until `most` tokens are left. Write the new tokenizer, the map of ids
+    and the card into the folder `out`, and return the card.
 
-    `batches` yields the texts and is called twice. `batches` may be None if `common` is given: the
-    texts are then built-in hard texts and the texts of all tokens. Bytes, special tokens, added
-    tokens and tokens that other tokens need are kept (`choose_tokens`). Before anything is written,
-    the new tokenizer is checked on the texts: texts without a removed token must get the same
-    tokens as before, with their new ids. `embeddings` is a file or folder of embeddings, from which
-    the rows of removed tokens are removed too, and `tensors` are the names of its tables."""
+    `batches` yields the texts and is called twice. Bytes, special tokens, added tokens and tokens
+    that other tokens need are kept (`choose_tokens`). Before anything is written, the new tokenizer
+    is checked on the texts: texts without a removed token must get the same tokens as before, with
+    their new ids. `embeddings` is a file or folder of embeddings, from which the rows of removed
+    tokens are removed too, and `tensors` are the names of its tables."""
     if least < 1 or (most is not None and most < 1):
         raise UsageError("min-count, vocab: give 1 or more")
     original = open_tokenizer(path)
     form, size = original.form, original.size
-    if batches is None:
-        batches = partial(_own_texts, original)
     tables = read_tables(embeddings, tensors, size) if embeddings else []
     sample = Sample()
     counts, texts = _count_ids(original.encode, batches(), size, sample)
     if not texts:
         raise UsageError("no document with text: give a corpus to prune on")
-    if common is not None:
-        other_keys = {key for key, *_ in keys_of(open_tokenizer(common)).values()}
-        chosen = np.zeros(size, np.int64)
-        chosen[[n for n, (key, *_) in keys_of(original).items() if key in other_keys]] = 1
-    kept = choose_tokens(form, counts if common is None else chosen, most, least)
+    kept = choose_tokens(form, counts, most, least)
     new = np.full(size, DROPPED, np.int64)
     new[kept] = np.arange(len(kept))
     data = _rewrite(original, kept, new)
@@ -244,8 +228,7 @@ def prune(
         old_tokens=size,
         new_tokens=len(kept),
         dropped=size - len(kept),
-        min_count=least if common is None else None,
-        common_with=None if common is None else file_of(common).name,
+        min_count=least,
         keep_used=most,
         map=MAP,
         **vars(lengths),
@@ -256,11 +239,6 @@ def prune(
     )
     card.write(out / "tokenizer_card.json", shown)
     return card
-
-
-def _own_texts(original: Original) -> Iterator[Buffers]:
-    own_texts = [token.decode("utf-8", "ignore") for token in token_texts(original.form)]
-    yield pack_texts([text for text in (*HARD_TEXTS, *SCRIPTS, *own_texts) if text])
 
 
 def _count_ids(

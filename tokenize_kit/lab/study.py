@@ -8,12 +8,10 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmcurate.base.errors import UsageError
-from llmcurate.base.messages import json_values
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.judge.candidate import Json
@@ -32,23 +30,7 @@ from tokenize_kit.pattern.named import Digits, pattern_with
 HELD_OUT = 0.1  # share of texts, by hash, that are measured and not learned from
 MOST_HELD = 16 << 20  # the most bytes of held-out texts
 _BYTES = 256
-
-
-@dataclass(frozen=True)
-class Row:
-    """The figures of one vocabulary size. asked, vocab: the size asked for and the size reached;
-    saved: the share of tokens saved per doubling of the size, against the previous row, or None."""
-
-    asked: int
-    vocab: int
-    tokens: int
-    bytes_a_token: float | None
-    fertility: float | None
-    whole_share: float | None
-    cluster_cut_share: float | None
-    boundary_f1: float | None
-    embedding_parameters: int
-    saved: float | None
+_RATIOS = ("bytes_a_token", "fertility", "whole_share", "cluster_cut_share", "boundary_f1")
 
 
 class HeldOut:
@@ -87,9 +69,10 @@ def study(
     texts.
 
     `sizes` are numbers of tokens, special tokens included. `width` is that of the model's
-    embedding. `segmentation` finds words in scripts without spaces. In the result, `rows` has a
-    `Row` per size, with `embedding_parameters` (vocabulary x width) and `saved`: the share of
-    tokens saved per doubling of the vocabulary since the previous row. `recommended` is the last
+    embedding. `segmentation` finds words in scripts without spaces. In the result, `rows` has the
+    figures of each size: the size `asked` for and the one reached (`vocab`), `tokens` and ratios,
+    `embedding_parameters` (vocabulary x width) and `saved`, the share of tokens saved per doubling
+    of the vocabulary since the previous row. `recommended` is the last
     size up to which every step saved `worth` or more. Raises LlmcurateError for invalid sizes and
     for too few texts."""
     least = _BYTES + len(special_tokens) + 1
@@ -108,47 +91,35 @@ def study(
     raw = held.texts
     data, offsets = pack(raw)
     held_out = Texts.of(data, offsets, segmentation)
-    rows: list[Row] = []
+    rows: list[dict[str, Any]] = []
+    best = 0
     for size in ascending:
         tokens = size - len(special_tokens)
-        if rows and rows[-1].vocab < rows[-1].asked:
+        if rows and rows[-1]["vocab"] < rows[-1]["asked"]:
             break  # the corpus gave fewer tokens than asked
         tokenizer = build_tokenizer(*first_merges(names, merges, tokens), special_tokens, (), parts)
         counts, ratios = cost(Json(Encoder(tokenizer), Path()), held_out)
         vocab, tokens = min(size, len(names) + len(special_tokens)), counts["tokens"]
         saved = _saved(rows[-1], vocab, tokens) if rows else None
-        rows.append(
-            Row(
-                size,
-                vocab,
-                tokens,
-                ratios["bytes_a_token"],
-                ratios["fertility"],
-                ratios["whole_share"],
-                ratios["cluster_cut_share"],
-                ratios["boundary_f1"],
-                vocab * width,
-                saved,
-            )
-        )
-    best = rows[0]
-    for row in rows:
-        if row.saved is not None and row.saved < worth:
-            break
-        best = row
+        if best == len(rows) - 1 and saved is not None and saved >= worth:
+            best = len(rows)
+        row: dict[str, Any] = {"asked": size, "vocab": vocab, "tokens": tokens}
+        row |= {name: ratios[name] for name in _RATIOS}
+        rows.append(row | {"embedding_parameters": vocab * width, "saved": saved})
     return {
         "learned_from": held.learned,
         "measured_on": len(raw),
         "measured_bytes": len(data),
         "width": width,
         "worth": worth,
-        "rows": json_values(rows),
-        "recommended": best.vocab,
-        "beyond": best is rows[-1],  # every step saved enough: a larger size may be worth it too
+        "rows": rows,
+        "recommended": rows[best]["vocab"],
+        "beyond": best
+        == len(rows) - 1,  # every step saved enough: a larger size may be worth it too
     }
 
 
-def _saved(before: Row, vocab: int, tokens: int) -> float:
-    if vocab == before.vocab:
+def _saved(before: dict[str, Any], vocab: int, tokens: int) -> float:
+    if vocab == before["vocab"]:
         return 0.0
-    return 1 - (tokens / before.tokens) ** (1 / math.log2(vocab / before.vocab))
+    return 1 - (tokens / before["tokens"]) ** (1 / math.log2(vocab / before["vocab"]))

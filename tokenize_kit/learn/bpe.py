@@ -100,19 +100,15 @@ def learn_merges(
     tokens; banned: spellings that no merge may make; least: the smallest count of a merged pair;
     longest: the most bytes of a token; share, step: set the threshold below which pairs are
     forgotten (bpe_merges.py) and change only the speed."""
-    merges = learn(text, 256, tokens, least, longest, *spelled(banned), share, step)
-    return merged_names(merges)
+    merges = learn(text, 256, tokens, least, longest, *spelled(banned), share, step).tolist()
+    names = token_names([bytes([byte]) for byte in ORDER], merges)
+    return names, [(left, right) for left, right, _ in merges]
 
 
 def spelled(tokens: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Return all tokens' byte ids, int32[], and the tokens' bounds, int64[tokens + 1]."""
     joined, bounds = pack(tokens)
     return byte_ids()[joined], bounds
-
-
-def merged_names(merges: np.ndarray) -> tuple[list[bytes], list[tuple[int, int]]]:
-    names = token_names([bytes([byte]) for byte in ORDER], merges.tolist())
-    return names, [(left, right) for left, right in merges[:, :2].tolist()]
 
 
 def build_tokenizer(
@@ -162,19 +158,14 @@ def learn_superwords(
     ids, sizes = Encoder(build_tokenizer(names, merges, (), (), lines)).encode(letters, ends)
     del letters
     text = lay_out(ids.astype(np.int32), np.append(0, np.cumsum(sizes)), counts)
-    learned = learn(
-        text, len(names), tokens, least, longest, *spelled(banned), initial=_initial_tokens(names)
-    )
+    gaps = np.zeros(256, np.bool_)
+    gaps[byte_ids()[list(_WHITE_SPACE)]] = True
+    initial = InitialTokens(*spelled(names), gaps, WORDS)
+    learned = learn(text, len(names), tokens, least, longest, *spelled(banned), initial=initial)
     for left, right in learned[:, :2].tolist():
         merges.append((left, right))
         names.append(names[left] + names[right])
     return names, merges
-
-
-def _initial_tokens(names: Sequence[bytes]) -> InitialTokens:
-    gaps = np.zeros(256, np.bool_)
-    gaps[byte_ids()[list(_WHITE_SPACE)]] = True
-    return InitialTokens(*spelled(names), gaps, WORDS)
 
 
 @dataclass(frozen=True)
@@ -322,10 +313,10 @@ def choose_characters(
     return kept, covered / max(1, total)
 
 
-def number_words(words: CharacterWords, kept: Sequence[str]) -> Words:
+def number_words(words: CharacterWords, kept: Sequence[int]) -> Words:
     """Replace the kept characters of words by their numbers, and cut words at all other characters.
-    kept: characters sorted by code point; a character's number is its position in the list."""
-    codes = np.array([ord(c) for c in kept], np.uint32)
+    kept: code points, ascending; a character's number is its position in the list."""
+    codes = np.array(kept, np.uint32)
     positions = np.searchsorted(codes, words.codes)
     inside = positions < len(codes)
     inside[inside] = codes[positions[inside]] == words.codes[inside]
@@ -373,7 +364,9 @@ def train_char_bpe(
             numbers = {character: k for k, character in enumerate(bases)}
             spelled = [t for t in (*options.banned, *BYTE_PIECES) if set(t) <= numbers.keys()]
             banned = [[numbers[character] for character in token] for token in spelled]
-            merges = learn_word_merges(number_words(words, bases), most, least, longest, banned)
+            merges = learn_word_merges(
+                number_words(words, [*map(ord, bases)]), most, least, longest, banned
+            )
             learned[len(kept)] = token_names(bases, merges), merges
         names, merges = learned[len(kept)]
         fewer = first_merges(names, [(a, b) for a, b, _ in merges], available_of[size])

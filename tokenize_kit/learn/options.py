@@ -276,129 +276,75 @@ class TrainingOptions:
     """Options of a training. The value `None` means that the model or the pattern gives the
     default. Raises LlmcurateError (exit code 2) for an invalid option or combination of options."""
 
-    model: Model = Field(
-        "bpe",
-        description="The model: `bpe` over bytes, `char-bpe` over characters, `wordpiece` or "
-        "`unigram`.",
-    )
-    sizes: tuple[int, ...] = Field(
-        (32_000,),
-        description="Size of the vocabulary in tokens, special and reserved tokens included. Each "
-        "of several sizes gets a folder.",
-    )
-    pattern: PatternName | None = Field(
-        None,
-        description="Name of the pre-tokenisation pattern. Without a value: `o200k`, `metaspace` "
-        "for char-bpe, `bert` for wordpiece.",
-    )
-    regex: tuple[str, ...] = Field(
-        (),
-        description="Regular expressions that cut texts, applied one after the other, instead of "
-        "a named pattern.",
-    )
-    graphemes: bool = Field(False, description="Never cut a grapheme cluster (UAX #29).")
-    digits: Digits | None = Field(
-        None,
-        description="How runs of digits are cut. Without a value, a named pattern decides; "
-        "without a named pattern, digits are cut one by one.",
-    )
-    forbid: tuple[str, ...] = Field(
-        (), description="Strings that are always tokenized apart from the text around them."
-    )
-    newlines: Newlines | None = Field(
-        None,
-        description="How newlines are cut: each is one piece (`single`), or a run of newlines is "
-        "one piece (`runs`). Without a value, the pattern decides.",
-    )
-    space_runs: int = Field(
-        0,
-        ge=0,
-        le=MOST_SPACES,
-        description="Each run of 2 up to this many spaces is one token; 0 adds no such tokens.",
-    )
-    script_boundaries: bool = Field(False, description="Never let a token span two scripts.")
-    dictionary: str | None = Field(
-        None,
-        description="Path of a file of Thai, Lao, Khmer and Burmese words. In training, texts are "
-        "cut into these words.",
-    )
-    space_token: str | None = Field(None, description="The token that replaces every space.")
-    normalize: Normal = Field(
-        "none",
-        description="Unicode normal form that texts are converted to first. `_cf` forms also fold "
-        "case; `bert` is BERT's lower case without accents; `none` changes nothing.",
-    )
-    chat_template: str | None = Field(
-        None, description="Path of a chat template to write into tokenizer_config.json."
-    )
-    special_tokens: tuple[str, ...] = Field(
-        ("<|endoftext|>",),
-        description="Special tokens, which get the first ids. One must name an end of text, such "
-        "as `</s>`.",
-    )
-    reserved: int = Field(
-        0,
-        ge=0,
-        le=MOST_RESERVED,
-        description="Number of tokens `<|reserved_0|>` and so on, kept free for later use.",
-    )
-    pad_to: int = Field(
-        1,
-        ge=1,
-        le=MOST_PADDING,
-        description="Make the size of the vocabulary a multiple of this number, by reserved tokens "
-        "at its end.",
-    )
-    min_frequency: int = Field(
-        2, ge=1, description="Smallest number of occurrences of a merged pair."
-    )
-    max_token_length: int | None = Field(
-        None,
-        ge=2,
-        description="Largest length of a token in bytes (in characters for char-bpe and "
-        "wordpiece). Without a value there is no limit.",
-    )
-    superwords: int | None = Field(
-        None,
-        ge=2,
-        description="Size of the vocabulary from which tokens may span up to four words (SuperBPE, "
-        "Liu et al. 2025). Without a value, no token spans words.",
-    )
-    character_coverage: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="Share of the text's characters that are tokens; not for bpe. Without a value: "
-        "0.9995, and 1 for wordpiece.",
-    )
-    character_seeds: bool = Field(
-        False,
-        description="Start unigram from substrings followed by different characters, not different "
-        "bytes, and keep pieces expected at least twice. Gives more bytes per token in Thai, Lao, "
-        "Khmer and Burmese, and other pieces than SentencePiece.",
-    )
-    sample_bytes: int | None = Field(
-        None,
-        ge=1,
-        description="Largest number of bytes of text to train on; documents are drawn by the hash "
-        "of their text. Without a value, all text is used.",
-    )
-    seed: int = Field(0, ge=0, lt=1 << 63, description="Seed of the sample.")
-    weights: str | None = Field(
-        None,
-        description="Weights of documents by the values of a column: `lang=th:3,en:0.5`; `*` means "
-        "all other values.",
-    )
-    temperature: float | None = Field(
-        None,
-        ge=0.1,
-        description="Temperature for groups of documents by the column `by`: a group's share is "
-        "proportional to its bytes ** (1 / temperature) (Arivazhagan et al. 2019).",
-    )
-    by: str | None = Field(
-        None,
-        description="Column of the groups for the temperature. Without a value: `lang`.",
-    )
+    model: Model = "bpe"
+    """The model: `bpe` over bytes, `char-bpe` over characters, `wordpiece` or `unigram`."""
+    sizes: tuple[int, ...] = (32_000,)
+    """Size of the vocabulary in tokens, special and reserved tokens included. Each of several sizes
+    gets a folder."""
+    pattern: PatternName | None = None
+    """Name of the pre-tokenisation pattern. Without a value: `o200k`, `metaspace` for char-bpe,
+    `bert` for wordpiece."""
+    regex: tuple[str, ...] = ()
+    """Regular expressions that cut texts, applied one after the other, instead of a named
+    pattern."""
+    graphemes: bool = False
+    """Never cut a grapheme cluster (UAX #29)."""
+    digits: Digits | None = None
+    """How runs of digits are cut. Without a value, a named pattern decides; without a named
+    pattern, digits are cut one by one."""
+    forbid: tuple[str, ...] = ()
+    """Strings that are always tokenized apart from the text around them."""
+    newlines: Newlines | None = None
+    """How newlines are cut: each is one piece (`single`), or a run of newlines is one piece
+    (`runs`). Without a value, the pattern decides."""
+    space_runs: int = Field(0, ge=0, le=MOST_SPACES)
+    """Each run of 2 up to this many spaces is one token; 0 adds no such tokens."""
+    script_boundaries: bool = False
+    """Never let a token span two scripts."""
+    dictionary: str | None = None
+    """Path of a file of Thai, Lao, Khmer and Burmese words. In training, texts are cut into these
+    words."""
+    space_token: str | None = None
+    """The token that replaces every space."""
+    normalize: Normal = "none"
+    """Unicode normal form that texts are converted to first. `_cf` forms also fold case; `bert` is
+    BERT's lower case without accents; `none` changes nothing."""
+    chat_template: str | None = None
+    """Path of a chat template to write into tokenizer_config.json."""
+    special_tokens: tuple[str, ...] = ("<|endoftext|>",)
+    """Special tokens, which get the first ids. One must name an end of text, such as `</s>`."""
+    reserved: int = Field(0, ge=0, le=MOST_RESERVED)
+    """Number of tokens `<|reserved_0|>` and so on, kept free for later use."""
+    pad_to: int = Field(1, ge=1, le=MOST_PADDING)
+    """Make the size of the vocabulary a multiple of this number, by reserved tokens at its end."""
+    min_frequency: int = Field(2, ge=1)
+    """Smallest number of occurrences of a merged pair."""
+    max_token_length: int | None = Field(None, ge=2)
+    """Largest length of a token in bytes (in characters for char-bpe and wordpiece). Without a
+    value there is no limit."""
+    superwords: int | None = Field(None, ge=2)
+    """Size of the vocabulary from which tokens may span up to four words (SuperBPE, Liu et al.
+    2025). Without a value, no token spans words."""
+    character_coverage: float | None = Field(None, gt=0, le=1)
+    """Share of the text's characters that are tokens; not for bpe. Without a value: 0.9995, and 1
+    for wordpiece."""
+    character_seeds: bool = False
+    """Start unigram from substrings followed by different characters, not different bytes, and keep
+    pieces expected at least twice. Gives more bytes per token in Thai, Lao, Khmer and Burmese, and
+    other pieces than SentencePiece."""
+    sample_bytes: int | None = Field(None, ge=1)
+    """Largest number of bytes of text to train on; documents are drawn by the hash of their text.
+    Without a value, all text is used."""
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    """Seed of the sample."""
+    weights: str | None = None
+    """Weights of documents by the values of a column: `lang=th:3,en:0.5`; `*` means all other
+    values."""
+    temperature: float | None = Field(None, ge=0.1)
+    """Temperature for groups of documents by the column `by`: a group's share is proportional to
+    its bytes ** (1 / temperature) (Arivazhagan et al. 2019)."""
+    by: str | None = None
+    """Column of the groups for the temperature. Without a value: `lang`."""
 
     SECTIONS: ClassVar[dict[str, str]] = {
         **{"pattern": "Cuts of texts", "space_token": "Texts", "special_tokens": "Vocabulary"},

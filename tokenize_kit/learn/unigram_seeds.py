@@ -14,6 +14,7 @@ from pydivsufsort import divsufsort, kasai
 
 from llmcurate.base.kernels import njit
 from tokenize_kit.encode.trie import number_characters
+from tokenize_kit.learn.bpe_pairs import enlarged
 from tokenize_kit.learn.unigram_segments import INHERITED, SPACES, Segments
 
 LONGEST = 16  # the most characters of a piece
@@ -157,9 +158,9 @@ def _intervals(
                 count = _piece(alphabet, kinds, letters, at, at + length, numbers, positions)
                 if count > 0:
                     if seeds == size:
-                        firsts, lengths = _doubled(firsts), _doubled(lengths)
-                        sums, characters = _doubled(sums), _doubled(characters)
                         size *= 2
+                        firsts, lengths = enlarged(firsts, size), enlarged(lengths, size)
+                        sums, characters = enlarged(sums, size), enlarged(characters, size)
                     firsts[seeds], lengths[seeds], characters[seeds] = last_left, length, count
                     sums[seeds] = before - last_total
                     seeds += 1
@@ -170,11 +171,3 @@ def _intervals(
             top += 1
             lefts[top], depths[top], totals[top] = last_left, shared, last_total
     return firsts[:seeds], lengths[:seeds], characters[:seeds], sums[:seeds]
-
-
-@njit(nogil=True, allocates=True)
-def _doubled(array):
-    doubled = np.empty(2 * len(array), array.dtype)
-    for k in range(len(array)):  # numba takes seconds to compile slices
-        doubled[k] = array[k]
-    return doubled

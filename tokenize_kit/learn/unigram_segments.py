@@ -22,6 +22,7 @@ import numpy as np
 
 from llmcurate.base.kernels import njit
 from tokenize_kit.encode.trie import make_alphabet, number_characters
+from tokenize_kit.learn.bpe import split_characters
 from tokenize_kit.learn.words import WordCounts, weighted_batches
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
 from tokenize_kit.segment import Dictionary
@@ -45,14 +46,7 @@ class Words:
     following: np.ndarray
 
     def frequencies(self) -> Counter[str]:
-        codes = np.frombuffer(self.letters.tobytes().decode().encode("utf-32-le"), np.uint32)
-        begins = np.append(0, np.cumsum(self.letters & 0xC0 != 0x80))
-        sizes = np.diff(begins[self.ends])
-        sums = np.bincount(codes, np.repeat(self.counts, sizes))
-        used = np.flatnonzero(sums)
-        return Counter(
-            dict(zip(map(chr, used.tolist()), sums[used].astype(int).tolist(), strict=True))
-        )
+        return split_characters(self.letters, self.ends, self.counts).frequencies()
 
 
 @dataclass(frozen=True)
@@ -82,7 +76,13 @@ def count_sentences(
         out, ends = _cut_sentences(data, rows, breaks, space_cuts)
         counted.add_pieces(out, 0, ends, np.full(len(ends), weight))
     letters, ends, counts = counted.words()
-    return _without_following(letters, ends, counts)
+    starts, stops = ends[:-1], ends[1:]
+    last = (stops - starts > 2) & (letters[np.maximum(stops - 2, 0)] == 0)
+    following = np.where(last, letters[stops - 1], 0).astype(np.uint8)
+    kept = np.ones(len(letters), np.bool_)
+    kept[stops[last] - 1] = kept[stops[last] - 2] = False
+    sizes = stops - starts - 2 * last
+    return Words(letters[kept], np.cumsum(np.append(0, sizes)), counts, following)
 
 
 @njit(nogil=True)
@@ -139,16 +139,6 @@ def _cut_sentences(data, rows, breaks, space_cuts):
         if waiting >= 0:
             out[waiting] = first
     return out[:w], ends[:count]
-
-
-def _without_following(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Words:
-    starts, stops = ends[:-1], ends[1:]
-    last = (stops - starts > 2) & (letters[np.maximum(stops - 2, 0)] == 0)
-    following = np.where(last, letters[stops - 1], 0).astype(np.uint8)
-    kept = np.ones(len(letters), np.bool_)
-    kept[stops[last] - 1] = kept[stops[last] - 2] = False
-    sizes = stops - starts - 2 * last
-    return Words(letters[kept], np.cumsum(np.append(0, sizes)), counts, following)
 
 
 def character_kinds(kept: Sequence[str]) -> np.ndarray:

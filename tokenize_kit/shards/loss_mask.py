@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.kernels import njit
@@ -74,69 +73,33 @@ def read_ranges(column: pa.Array, name: str, texts: Texts) -> Ranges:
     """Read the ranges in the column. Raises LlmcurateError for a wrong type or an invalid value."""
     if column.null_count:
         raise _mask_error(texts, int(column.is_null().index(True).as_py()), name, "null: give true")
-    kind, rows = column.type, np.arange(len(column))
-    empty = np.empty(0, np.int64)
-    if pa.types.is_boolean(kind):
-        return Ranges(empty, empty, empty, column.to_numpy(zero_copy_only=False))
-    all_false = np.zeros(len(column), np.bool_)
-    if pa.types.is_null(kind):
-        return Ranges(empty, empty, empty, all_false)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _from_json(column, name, texts)
-    pairs = _pairs(column)
-    if pairs is None:
+    if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+        kind = column.type
         raise UsageError(
             f"column {name!r} is of the type {kind}: give booleans, or lists of [start, end)"
         )
-    return Ranges(np.repeat(rows, pc.list_value_length(column)), *pairs, all_false)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return any(
-        is_one(kind)
-        for is_one in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    )
-
-
-def _pairs(column: pa.Array) -> tuple[np.ndarray, np.ndarray] | None:
-    if not _is_list(column.type):
-        return None
-    inner = column.flatten()
-    if inner.null_count:
-        return None
-    if pa.types.is_struct(inner.type) and inner.type.num_fields == 2:
-        columns = inner.flatten()
-    elif _is_list(inner.type) and not pc.any(pc.not_equal(pc.list_value_length(inner), 2)).as_py():
-        flat = inner.flatten()
-        even = np.arange(0, len(flat), 2)
-        columns = [flat.take(pa.array(even)), flat.take(pa.array(even + 1))]
-    else:
-        return None
-    if any(not pa.types.is_integer(numbers.type) or numbers.null_count for numbers in columns):
-        return None
-    starts, ends = (numbers.cast(pa.int64()).to_numpy() for numbers in columns)
-    return starts, ends
-
-
-def _from_json(column: pa.Array, name: str, texts: Texts) -> Ranges:
     ranges: list[tuple[int, int, int]] = []
     whole = np.zeros(len(column), np.bool_)
     for row, value in enumerate(column.to_pylist()):
-        try:
-            parsed: Any = json.loads(value)
-        except ValueError:
-            raise _mask_error(texts, row, name, "not JSON") from None
+        parsed: Any = value
+        if isinstance(value, str):
+            try:
+                parsed = json.loads(value)
+            except ValueError:
+                raise _mask_error(texts, row, name, "not JSON") from None
         if isinstance(parsed, bool):
             whole[row] = parsed
             continue
         if not isinstance(parsed, list):
             raise _mask_error(texts, row, name, "not a list")
         for pair in parsed:
-            if isinstance(pair, dict) and len(pair) == 2:
-                pair = [*pair.values()]
-            if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_position, pair))):
-                raise _mask_error(texts, row, name, f"{json.dumps(pair)[:40]} is not [start, end)")
-            ranges.append((row, *pair))
+            positions = [*pair.values()] if isinstance(pair, dict) else pair
+            is_range = isinstance(positions, list) and len(positions) == 2
+            if not (is_range and all(map(_is_position, positions))):
+                raise _mask_error(
+                    texts, row, name, f"{json.dumps(pair, default=str)[:40]} is not [start, end)"
+                )
+            ranges.append((row, *positions))
     rows, starts, ends = np.array(ranges, np.int64).reshape(-1, 3).T
     return Ranges(rows, starts, ends, whole)
 

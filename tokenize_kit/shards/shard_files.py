@@ -43,7 +43,7 @@ DOCUMENTS = pa.schema(
 class Encoded:
     """Encoded documents. tokens: the tokens of all documents, concatenated; table: one row of
     DOCUMENTS per document; mask: uint8[tokens], 1 for tokens that count in training, None if all
-    count; undrawn: how many documents random sampling could not handle (encode/sampling.py);
+    count; undrawn: how many documents random sampling could not handle (BPE dropout);
     unknown: how many tokens are the unknown token."""
 
     tokens: np.ndarray
@@ -193,7 +193,9 @@ class _Shard:
         self.folder, self.rows = folder, rows
         self.names = [name for name in (*names, mask) if name]
         self.tokens, self._saved = before.tokens, list(before.rows)
-        self.tables = [_read_rows(rows / name) for name in self._saved]
+        self.tables = [
+            pa.ipc.open_file((rows / name).read_bytes()).read_all() for name in self._saved
+        ]
         self._new: list[pa.Table] = []
         self.file = open_at(folder / tokens, self.tokens * dtype.itemsize)
         self.mask = open_at(folder / mask, self.tokens) if mask else None
@@ -234,11 +236,6 @@ class _Shard:
         elif self.index:
             (self.folder / self.index).write_bytes(np.cumsum(lengths).astype("<u8").tobytes())
         pq.write_table(table, self.folder / self.documents, compression="zstd")
-
-
-def _read_rows(path: Path) -> pa.Table:
-    with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_file(file).read_all()
 
 
 @dataclass

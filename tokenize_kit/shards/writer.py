@@ -14,17 +14,16 @@ Formats of other trainers have other files instead of .bin and .idx (shard_files
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from llmcurate.base.disk.files import file_digest, sync_path, write_atomic
+from llmcurate.base.disk.process import in_order
 from llmcurate.base.disk.sealed_json import encode_json, seal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
@@ -57,54 +56,6 @@ from tokenize_kit.shards.shard_files import (
 from tokenize_kit.shards.shuffle import RUN_TOKENS, DocumentKeys, Shuffle, Spilled, keys
 from tokenize_kit.shards.texts import NAMES, PIECE_BYTES, Texts, texts_of
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
-def in_order(
-    function: Callable[[Item], Result],
-    items: Iterator[Item],
-    size: Callable[[Item], int],
-    workers: int,
-    most: int,
-) -> Iterator[Result]:
-    """Run `map(function, items)` on `workers` threads; yield the results in the order of the items.
-    Threads suffice because the kernels release Python's lock; tables are shared and nothing is
-    copied between processes. The sizes of all items in work or waiting add up to at most `most`; a
-    larger item is processed alone. If the function raises an error, it is raised here after the
-    results of earlier items."""
-    if workers <= 1:
-        yield from map(function, items)
-        return
-    waiting: deque[tuple[int, Future[Result]]] = deque()
-    held = 0
-    failure: Exception | None = None
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            while True:
-                try:
-                    item = next(items)
-                except StopIteration:
-                    break
-                except Exception as error:
-                    failure = error
-                    break
-                while waiting and held + size(item) > most:
-                    weight, first = waiting.popleft()
-                    yield first.result()
-                    held -= weight
-                held += size(item)
-                waiting.append((size(item), pool.submit(function, item)))
-                del item
-            while waiting:
-                yield waiting.popleft()[1].result()
-        finally:
-            for _, result in waiting:
-                result.cancel()
-    if failure is not None:
-        raise failure
-
-
 VERSION = 1
 SAMPLE_BYTES = 8 << 20  # a smaller corpus takes less time than loading gigatoken
 _SHARE = 8  # the first eighth of each piece is compared
@@ -129,7 +80,7 @@ class Layout:
     form           The format of the files (shard_files.py).
     pattern        The name of the pattern that cuts text, for a tokenizer in tiktoken's format.
     loss_mask      The column with the tokens that count in training (loss_mask.py).
-    sampling       The rate of random splits into tokens (encode/sampling.py); None: not random.
+    sampling       The rate of random splits into tokens (BPE dropout); None: not random.
     sampling_seed  The seed of random splits, used with the documents' ids."""
 
     shard_tokens: int = 100_000_000
@@ -245,7 +196,7 @@ def encode_shards(
         threads = workers if vocabulary.encoder.reason is None else 1
         most = 2 * threads * sizes.piece_bytes
         encode = _encoder(vocabulary, chosen, layout, dtype)
-        documents = in_order(encode, pieces, Texts.size, threads, most)
+        documents = in_order(encode, pieces, threads, Texts.size, most)
         sides = _write(documents, progress, layout, dtype, sizes.run_tokens, by)
         manifest = _manifests(sides, vocabulary, layout, progress)
         _commit(progress, out, list(manifest["files"]), encode_json(manifest))
@@ -294,10 +245,7 @@ def _encoder(
     candidate = None if column is None else open_candidate(vocabulary.path, layout.pattern)
     in_parts = sample is None and column is None and vocabulary.encoder.can_settle
 
-    unknown = vocabulary.encoder.unknown
-
-    def count_unknown(ids: np.ndarray) -> int:
-        return 0 if unknown is None else int(np.count_nonzero(ids == unknown))
+    count_unknown = vocabulary.encoder.count_unknown
 
     def encode_whole(texts: Texts) -> Encoded:
         mask, undrawn = None, 0
@@ -316,10 +264,11 @@ def _encoder(
         if column is not None and candidate is not None:
             edges = (begin is not None, end is not None)
             mask = mask_of(texts, column, candidate, ids, counts, *edges)
-        return Encoded(tokens, _table(texts, lengths), mask, undrawn, count_unknown(ids))
+        unknown = count_unknown(texts.data[texts.offsets[0] : texts.offsets[-1]], ids)
+        return Encoded(tokens, _table(texts, lengths), mask, undrawn, unknown)
 
     def encode_long(texts: Texts) -> Encoded:
-        tokens, lost = np.array([] if begin is None else [begin], dtype), 0
+        tokens, unknown = np.array([] if begin is None else [begin], dtype), 0
 
         def append(ids: np.ndarray) -> None:
             tokens.resize(len(tokens) + len(ids), refcheck=False)  # moves pages without a copy
@@ -329,10 +278,10 @@ def _encoder(
         for ids in encode_parts([row], vocabulary.encode, vocabulary.encoder.encode_settled):
             _refuse_forgery(ids, np.array([len(ids)]), texts, vocabulary.forbidden)
             append(ids)
-            lost += count_unknown(ids)
+            unknown += count_unknown(row[:0], ids)
         if end is not None:
             append(np.array([end]))
-        return Encoded(tokens, _table(texts, np.array([len(tokens)])), unknown=lost)
+        return Encoded(tokens, _table(texts, np.array([len(tokens)])), unknown=unknown)
 
     def encode_texts(texts: Texts) -> tuple[Encoded, Position]:
         alone = len(texts.offsets) == 2 and texts.size() > PART_BYTES
@@ -490,7 +439,8 @@ def _manifests(
     if layout.sampling is not None:
         manifest["undrawn"] = progress.undrawn
     if progress.unknown:
-        manifest["unknown_tokens"] = progress.unknown
+        lost = "left_out" if vocabulary.encoder.unknown is None else "unknown_tokens"
+        manifest[lost] = progress.unknown
     return seal(manifest)
 
 

@@ -1,6 +1,6 @@
 """The back ends of ``attend``. ``eager`` defines the result for every mask; the others must agree
-with it. A ``Backend`` declares the mask features, dtypes and devices that it supports. To add one,
-write its function and register it in ``BACKENDS``; choice.py decides when ``auto`` takes it.
+with it. A ``Backend`` declares the mask features and dtypes that it supports. To add one, write
+its function and register it in ``BACKENDS``; choice.py decides when ``auto`` takes it.
 """
 
 from __future__ import annotations
@@ -75,12 +75,11 @@ Attention = Callable[..., Tensor]  # arguments: q, k, v, mask, and scores to add
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """An attention function and the cases that it supports: mask features, dtypes and devices."""
+    """An attention function and the cases that it supports: mask features and dtypes."""
 
     attention: Attention
     masks: frozenset[str]
     dtypes: frozenset[torch.dtype]
-    devices: frozenset[str]
     # True if values may have another size than queries and keys.
     values: bool = True
     # Devices on which it has no backward pass.
@@ -99,8 +98,6 @@ class Backend:
             return f"the mask {', '.join(sorted(missing))}"
         if q.dtype not in self.dtypes:
             return f"the dtype {q.dtype}"
-        if q.device.type not in self.devices:
-            return f"the device {q.device.type}"
         if q.device.type in self.forward_only and q.requires_grad and torch.is_grad_enabled():
             return f"gradients on the device {q.device.type}"
         return None if self.other_refusal is None else self.other_refusal(q, mask)
@@ -197,12 +194,6 @@ def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 WIDEST = 256  # largest head_dim on a GPU; more overflows the memory of FlexAttention's kernel
 
 
-def _flex_refusal(q: Tensor, mask: Mask) -> str | None:
-    if q.device.type == "cuda" and q.shape[-1] > WIDEST:
-        return f"keys of {q.shape[-1]} dimensions on a GPU"
-    return None
-
-
 def _triton_refusal(q: Tensor, mask: Mask) -> str | None:
     if not TRITON_INSTALLED:
         return "this machine: triton is not installed (pip install 'llmcurate[gpu]')"
@@ -243,23 +234,24 @@ BACKENDS: dict[str, Backend] = {
         attention=sdpa,
         masks=_ALL_MASKS,
         dtypes=_FLOATS | {torch.float64},
-        devices=frozenset({"cpu", "cuda"}),
         prepare=_make_dense,
     ),
     "flex": Backend(
         attention=flex,
         masks=_INDEXED,
         dtypes=_FLOATS,
-        devices=frozenset({"cpu", "cuda"}),
         forward_only=frozenset({"cpu"}),
-        other_refusal=_flex_refusal,
+        other_refusal=lambda q, mask: (
+            f"keys of {q.shape[-1]} dimensions on a GPU"
+            if q.device.type == "cuda" and q.shape[-1] > WIDEST
+            else None
+        ),
     ),
     "triton": Backend(
         attention=triton,
         masks=_INTERVALS,
         values=False,
         dtypes=_FLOATS,
-        devices=frozenset({"cpu", "cuda"}),
         other_refusal=_triton_refusal,
         prepare=lambda mask, compiled: mask.spans,
     ),
@@ -267,7 +259,6 @@ BACKENDS: dict[str, Backend] = {
         attention=eager,
         masks=_ALL_MASKS | {"softcap"},
         dtypes=_FLOATS | {torch.float64},
-        devices=frozenset({"cpu", "cuda"}),
         prepare=_make_dense,
     ),
 }

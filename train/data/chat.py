@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from jinja2 import TemplateError, TemplateSyntaxError
 
 from llmcurate.base.chat_template import BEGIN, END, Sandbox
@@ -22,7 +21,7 @@ from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.errors import UsageError
 from llmcurate.base.roles import TOKEN_NAMES
 from llmcurate.base.tokenizer_file import load_tokenizer, special_ids
-from train.data.readers import Ints
+from train.data.readers import Flags, Ints
 
 FILE = "chat_template.jinja"
 TYPED = "\ufdd2"  # a noncharacter, like BEGIN and END
@@ -108,7 +107,7 @@ class Chat:
 
     def encode(
         self, messages: Sequence[Message], tools: Tools = None, *, prompt: bool = False
-    ) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    ) -> tuple[Ints, Flags]:
         """Return (ids [tokens], bool [tokens]: True for tokens that the assistant says). These
         tokens are in the template's generation blocks. If the template has no such blocks, they are
         the tokens that each assistant's message adds to the chat, without the beginning of an

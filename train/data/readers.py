@@ -19,6 +19,8 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 _SCAN = 1 << 24  # tokens scanned at a time
 
 

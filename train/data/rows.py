@@ -23,7 +23,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from train.config import Source
 from train.data.packing import Packed, Spans, figures, key_of, pack, packing_for
-from train.data.readers import Ints
+from train.data.readers import Flags, Ints
 from train.data.shards import Shards
 
 _PREFIX = 512  # tokens of a document that decide its side of the split
@@ -42,7 +42,7 @@ class Piece:
     first: int
     before: int
     tokens: Ints
-    counted: npt.NDArray[np.bool_] | None = None
+    counted: Flags | None = None
 
 
 def cut_single(shards: Shards, held_out: float) -> Shards:
@@ -122,7 +122,7 @@ def split(
     return training, np.flatnonzero(chosen)
 
 
-def sides(draws: npt.NDArray[np.uint64], held_out: float) -> npt.NDArray[np.bool_]:
+def sides(draws: npt.NDArray[np.uint64], held_out: float) -> Flags:
     """Return True for each held-out document. ``draws`` has a random number for each document. A
     document is held out if its number is at most ``held_out`` x 2^64, always if its number is the
     smallest, and never if it is the largest."""
@@ -328,15 +328,12 @@ class Mixture:
         return self.sources[number].spans(own_row)
 
     def ids(self, documents: list[int]) -> list[str]:
-        return self._each(documents, lambda shards, numbers: shards.ids(numbers))
+        return self.column(documents, Shards.ids)
 
-    def sources_of(self, documents: list[int]) -> list[str]:
-        """Return each document's source, from the column ``source`` of the documents table."""
-        return self._each(documents, lambda shards, numbers: shards.sources(numbers))
-
-    def _each(
+    def column(
         self, documents: list[int], ask: Callable[[Shards, list[int]], list[str]]
     ) -> list[str]:
+        """Return what ``ask`` returns for each document, from its source's shards."""
         answers: dict[int, str] = {}
         for source in self.sources:
             first, last = source.first, source.first + source.shards.documents

@@ -224,8 +224,13 @@ def _with_manifest(folder: Path, verify: bool, val: bool) -> Shards:
         listed = own_files(set(files))
     parts = []
     for name in listed:
-        table = _table_path(folder, name)
-        for needed in [table, *_companion_files(folder / name, form, masked)]:
+        table = folder / f"documents-{Path(name).stem.removeprefix('tokens-')}.parquet"
+        needed_files = [table]
+        if form in ("llmcurate", "megatron"):
+            needed_files.append((folder / name).with_suffix(".idx"))
+        if masked:
+            needed_files.append(folder / f"{Path(name).stem.replace('tokens-', 'loss-')}.mask")
+        for needed in needed_files:
             if needed.name not in files:
                 raise RunFailed(f"{needed}: missing; encode again")
         try:
@@ -275,17 +280,6 @@ def damaged_shard(path: Path) -> LlmcurateError:
     return RunFailed(f"{path}: damaged (not what the manifest says); encode again")
 
 
-def _companion_files(path: Path, form: str, masked: bool) -> list[Path]:
-    paths = [path.with_suffix(".idx")] if form in ("llmcurate", "megatron") else []
-    if masked:
-        paths.append(path.with_name(path.name.replace("tokens-", "loss-")).with_suffix(".mask"))
-    return paths
-
-
-def _table_path(folder: Path, name: str) -> Path:
-    return folder / f"documents-{Path(name).stem.removeprefix('tokens-')}.parquet"
-
-
 def _read_listed(path: Path, form: str, dtype: np.dtype[Any], masked: bool, table: Path) -> Part:
     if form == "llmcurate":
         part = read_own(path, dtype.newbyteorder("<"), masked=masked)
@@ -305,19 +299,13 @@ def _read_listed(path: Path, form: str, dtype: np.dtype[Any], masked: bool, tabl
     return replace(part, bytes=size, table=table)
 
 
-def _listing(folder: Path) -> set[str]:
-    """Return the paths of the files in a folder and in its subfolders train, val, valid and
-    validation, relative to the folder."""
-    places = [folder, *(folder / side for side in ("train", "val", "valid", "validation"))]
-    files = [file for place in places if place.is_dir() for file in place.iterdir()]
-    return {str(file.relative_to(folder)) for file in files if file.is_file()}
-
-
 def _without_manifest(path: Path, foreign: Foreign) -> Shards:
     """Open a folder of another trainer's files, or a single such file. The layout of a single file
     depends on the files beside it."""
     folder = path.parent if path.is_file() else path
-    names = _listing(folder)
+    places = [folder, *(folder / side for side in ("train", "val", "valid", "validation"))]
+    files_found = [file for place in places if place.is_dir() for file in place.iterdir()]
+    names = {str(file.relative_to(folder)) for file in files_found if file.is_file()}
     listed: list[str] = []
     for form, (files, read) in LAYOUTS.items():  # noqa: B007
         if listed := files(folder, names):

@@ -7,12 +7,16 @@ transformers gets the same figures as under the harness's class ``hf``, within r
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+
+if os.environ.get("LLMCURATE_OFFLINE"):  # before the libraries of the hub are loaded
+    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
 from lm_eval import simple_evaluate
 from lm_eval.api.instance import Instance
@@ -30,7 +34,6 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError, first_line
 from llmcurate.base.tokenizer_file import load_tokenizer
 from train.data.chat import Chat
-from train.data.vocabulary import nameless
 from train.device import autocast
 from train.evaluate.judge import Judged, open_model
 from train.evaluate.questions import continuations
@@ -160,13 +163,12 @@ class HarnessModel(TemplateLM):
         with autocast(self._device, self.precision):
             continued = continue_ids(
                 self.model,
+                self.tokenizer,
                 [self.tok_encode(prompt)[most - self.max_length :] for prompt in prompts],
                 max_tokens=most,
                 sampling=sampling,
                 seed=0,
                 batch=self.batch,
-                ends=self.model.special.ends,
-                never=nameless(self.tokenizer, self.model.config.vocab),
                 stops=stops,
             )
         for written, _ in continued:
@@ -232,6 +234,8 @@ def run_tasks(
             )
     except (OSError, ValueError, KeyError) as error:
         reason = first_line(error)
+        if isinstance(error, ConnectionError):
+            reason += "; --task-folder DIR takes tasks with local data"
         raise RunFailed(f"--task {', '.join(tasks)}: {reason}") from error
     assert results is not None
     measures: dict[str, dict[str, Any]] = results["results"]

@@ -212,7 +212,7 @@ def document_nats(
         }
         return {name: text.nats(judged.model, scoring) for name, text in opened.items()}
 
-    content = {name: f"{read_shards(path).fingerprint}" for name, path in texts.items()}
+    content = {name: read_shards(path).fingerprint for name, path in texts.items()}
     return stored_values(run, content, str(context), nats)
 
 

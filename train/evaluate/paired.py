@@ -105,23 +105,22 @@ class Difference:
         half = self._combined(lambda freedom: float(stdtrit(freedom, (1 + SHARE) / 2)))
         return None if half is None else [self.value - half, self.value + half]
 
-    def detectable(self, seeds: int | None = None) -> float | None:
-        """Return the smallest true difference that an experiment like this one, with ``seeds``
-        seeds, would detect in 80 % of cases."""
+    def detectable(self) -> float | None:
+        """Return the smallest true difference that an experiment like this one would detect in 80 %
+        of cases."""
         from scipy.special import nctdtrinc, stdtrit
 
         def shift(freedom: float) -> float:
             limit = stdtrit(freedom, (1 + SHARE) / 2)
             return float(nctdtrinc(freedom, 1 - POWER, limit))
 
-        return self._combined(shift, seeds)
+        return self._combined(shift)
 
-    def _combined(self, factor: Callable[[float], float], seeds: int | None = None) -> float | None:
-        own = len(self.by_seed)
-        count = seeds or own
+    def _combined(self, factor: Callable[[float], float]) -> float | None:
+        count = len(self.by_seed)
         if self.seed_variance is None or self.document_variance is None or count < 2:
             return None
-        of_seeds = factor(count - 1) ** 2 * self.seed_variance * own / count
+        of_seeds = factor(count - 1) ** 2 * self.seed_variance
         return math.sqrt(of_seeds + factor(self.documents - 1) ** 2 * self.document_variance)
 
     def to_json(self) -> dict[str, Figure]:

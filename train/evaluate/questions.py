@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
 from llmcurate.base.disk.files import read_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
+from train.data.readers import Flags, Floats
 from train.data.rows import Piece
 from train.evaluate.paired import Figure, interval
 from train.loop.evaluate import Scoring, WholePieces, batches
@@ -41,6 +41,10 @@ class Question:
     where: str
 
 
+_CHOICES = ("choices", "options")
+_OF_QUESTIONS = {"context", *_CHOICES}
+
+
 def are_questions(path: Path) -> bool:
     """Return True if the first line of a JSONL file is a question and not a document."""
     if path.suffix not in (".jsonl", ".json") or not path.is_file():
@@ -51,7 +55,7 @@ def are_questions(path: Path) -> bool:
         value = json.loads(first)
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and "context" in value and "text" not in value
+    return isinstance(value, dict) and "text" not in value and not _OF_QUESTIONS.isdisjoint(value)
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -84,8 +88,8 @@ def _question(line: str, where: str) -> Question:
     except (ValueError, RecursionError):
         raise UsageError(f"{where}: not JSON") from None
     value = value if isinstance(value, dict) else {}
-    if "choices" in value:
-        raise UsageError(f"{where}: has choices: make it a task of lm-evaluation-harness (--task)")
+    if key := next((key for key in _CHOICES if key in value), None):
+        raise UsageError(f"{where}: has {key}: make it a task of lm-evaluation-harness (--task)")
     context, continuation = value.get("context"), value.get("continuation")
     if not _is_text(context) or not _is_text(continuation):
         raise UsageError(f"{where}: give `context` and `continuation`, both as text")
@@ -134,7 +138,7 @@ class Answers(Objective):
 
 def continuations(
     model: Decoder, pairs: Sequence[tuple[list[int], list[int]]], scoring: Scoring, context: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+) -> tuple[Floats, Flags]:
     """Return for each pair the loss of the continuation in nats, and True if all its tokens are the
     likeliest. ``pairs``: (ids before the continuation, at least one; ids of the continuation, at
     most ``context``). The first ids are left out if a pair has more than ``context`` tokens."""

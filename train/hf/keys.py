@@ -234,31 +234,28 @@ def heads(theirs: str, hidden: str) -> Row:
 def activated(theirs: str, names: Mapping[str, str], default: str) -> Row:
     """Return a row of the table of config.json keys, for the feed-forward's activation. ``theirs``:
     the key. ``names``: {value of the key: our name}. ``default``: the value of an absent key."""
-
-    def read(reading: Reading) -> Pairs:
-        yield "feed_forward.activation", reading.file.one_of(theirs, names, default)
-
-    return Row(theirs, lambda config: [(theirs, activation(config))], read)
+    return constant_key(
+        theirs,
+        activation,
+        lambda read: [("feed_forward.activation", read.file.one_of(theirs, names, default))],
+    )
 
 
 def either(theirs: str, ours: str, yes: str, no: str, default: bool) -> Row:
     """Return a config.json row: a flag. If it is set, our setting is ``yes``, else ``no``."""
     value = attrgetter(ours)
-    return Row(
+    return constant_key(
         theirs,
-        lambda config: [(theirs, value(config) == yes)],
-        lambda reading: [(ours, yes if reading.file.flag(theirs, default) else no)],
+        lambda config: value(config) == yes,
+        lambda read: [(ours, yes if read.file.flag(theirs, default) else no)],
     )
 
 
 def tied(default: bool) -> Row:
     """Return a row of the table of config.json keys: whether the head is tied to the embedding. The
     row only reads the key, ``default`` if missing. Another function writes it for all families."""
-
-    def read(reading: Reading) -> Pairs:
-        yield "head.tied", reading.file.flag("tie_word_embeddings", default)
-
-    return Row("tie_word_embeddings", read=read)
+    name = "tie_word_embeddings"
+    return Row(name, read=lambda read: [("head.tied", read.file.flag(name, default))])
 
 
 def constant_key(

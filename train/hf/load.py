@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import safe_open
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -36,7 +36,6 @@ from train.model.config import ModelConfig
 from train.model.convert import OF_TOKENS
 from train.runs.checkpoint import (
     Keep,
-    Snapshot,
     State,
     checkpoint_to_use,
     complete,
@@ -71,15 +70,13 @@ class Source:
     saved: Mapping[str, tuple[Path, Tensor]]
 
 
-def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict[str, Tensor]]:
+def load(folder: Path) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Return a model's configuration and its float32 weights by our names. ``folder`` is a
-    transformers folder, or a run, whose best checkpoint is read. ``context`` replaces the context
-    of a transformers model. If its positions are learned, ``context`` is refused by an
-    ``LlmcurateError``."""
+    transformers folder, or a run, whose best checkpoint is read."""
     checkpoint = checkpoint_to_use(folder)
     if checkpoint is not None:
         return model_of(checkpoint), dict(weights_of(checkpoint))
-    source = inspect_folder(folder, context=context)
+    source = inspect_folder(folder)
     return source.config, dict(_ours(source, _named(source)[0]))
 
 
@@ -153,8 +150,8 @@ def _write_run(
     write_atomic(out / "tokenizer.json", read_file(tokenizer))
     copy_beside(tokenizer, out)
     roles.write(out)
-    snapshot = Snapshot(plan=plan, state=State(step=0, tokens=0), tensors={"model": weights})
-    return f"checkpoints/{write(out / 'checkpoints', snapshot, Keep(newest=1)).name}"
+    state, folder = State(step=0, tokens=0), out / "checkpoints"
+    return f"checkpoints/{write(folder, plan, state, {'model': weights}, Keep(newest=1)).name}"
 
 
 def inspect_folder(folder: Path, *, context: int | None = None) -> Source:
@@ -205,18 +202,13 @@ def _saved(folder: Path) -> tuple[Path, dict[str, tuple[Path, Tensor]]]:
         if not _FILE.fullmatch(name) or not path.is_file():
             raise UsageError(f"{listing}: {name!r} is not a file in the same folder")
         try:
-            tensors = _unpickled(path) if path.suffix == ".bin" else _mapped(path)
+            tensors = _unpickled(path) if path.suffix == ".bin" else load_file(path)
         except LlmcurateError:
             raise
         except Exception as error:  # both libraries raise many kinds
             raise UsageError(f"{path}: cannot be read ({first_line(error)})") from None
         saved |= {key: (path, tensor) for key, tensor in tensors.items()}
     return listing, saved
-
-
-def _mapped(path: Path) -> dict[str, Tensor]:
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.offset_keys()}
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:
@@ -340,8 +332,8 @@ def first_names(names: list[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-# (table: float32[old tokens, width], index of the table) to float32[new tokens, width].
-Rows = Callable[[npt.NDArray[np.float32], int], npt.NDArray[np.float32]]
+# (table: float32[old tokens, width]) to float32[new tokens, width].
+Rows = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -370,7 +362,7 @@ def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> Transpla
     for name, weight in weights.items():
         if OF_TOKENS.fullmatch(name) and len(weight) == config.vocab:
             table = weight.float().reshape(config.vocab, -1).numpy()
-            exchanged = torch.from_numpy(rows(table, len(changed)))
+            exchanged = torch.from_numpy(rows(table))
             if len(exchanged) != vocab:
                 raise RunFailed(
                     f"{name}: {counted(len(exchanged), 'row')} for {counted(vocab, 'token')}"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -45,12 +44,16 @@ def draw_mixtures(
     ``prior`` [sources], the shares by size. A larger ``count`` keeps these mixtures and adds
     others. ``bounds`` [sources] are the largest shares allowed. Raises ``LlmcurateError`` if no
     further mixture is found within them."""
+    least, most = CONCENTRATIONS
     drawn: dict[tuple[int, ...], None] = {tuple(whole_shares(prior)): None}  # ordered
     for number in range(1, count):
         draw = np.random.default_rng([seed, number])
-        parameters = np.maximum(_concentration(number) * prior, 1e-3)
+        # The numbers' digits backwards spread over 0 to 1 (van der Corput 1935).
+        place = int(f"{number:b}"[::-1], 2) / (1 << number.bit_length())
+        parameters = np.maximum(least * (most / least) ** place * prior, 1e-3)
         for _ in range(TRIES):
-            shares = _normalised(draw.dirichlet(parameters))
+            shares = np.nan_to_num(draw.dirichlet(parameters))
+            shares /= max(shares.sum(), 1e-300)
             mixture = tuple(whole_shares(shares)) if shares.any() else None
             within = bounds is None or (shares <= bounds).all()
             if mixture is not None and mixture not in drawn and within:
@@ -62,22 +65,6 @@ def draw_mixtures(
                 " --runs, or raise --max-epochs"
             )
     return np.array(list(drawn))
-
-
-def _concentration(number: int) -> float:
-    """Return the Dirichlet concentration for mixture ``number``. The concentrations of all mixtures
-    spread over a range on a log scale (van der Corput 1935)."""
-    place, scale = 0.0, 0.5
-    while number:
-        number, bit = divmod(number, 2)
-        place, scale = place + bit * scale, scale / 2
-    least, most = CONCENTRATIONS
-    return float(least * (most / least) ** place)
-
-
-def _normalised(shares: Floats) -> Floats:
-    shares = np.nan_to_num(shares)
-    return shares / max(shares.sum(), 1e-300)
 
 
 def whole_shares(shares: Floats) -> npt.NDArray[np.int64]:
@@ -110,36 +97,24 @@ def candidates(prior: Floats, bounds: Floats, seed: int, count: int = CANDIDATES
     return inside
 
 
-class Regression(Protocol):
-    """A regression from ``shares`` [runs, sources] to bits per byte: ``bits`` [runs, documents].
-    ``weights`` [documents]: each document's weight in the target text."""
-
-    @property
-    def name(self) -> str: ...
-
-    def chosen(self, shares: Floats, bits: Floats, weights: Floats) -> Regression:
-        """Return this regression with the best hyperparameters for the runs, the rows of
-        ``shares``."""
-        ...
-
-    def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
-        """Fit the regression. Return a function from shares to the target text's bits per byte."""
-        ...
-
-
 @dataclass(frozen=True)
 class Linear:
     """A mixing law for each document of the target text: log(bits per byte - floor) is linear in
-    the sources' shares or in their logarithms. ``law``: an entry of LAWS; None: the best."""
+    the sources' shares or in their logarithms. ``law``: an entry of LAWS; None: the best.
+
+    Its methods, and those of ``Trees``, take ``shares`` [runs, sources], ``bits`` per byte [runs,
+    documents], and each document's weight in the target text: ``weights`` [documents]."""
 
     law: tuple[float, float | None] | None = None
     name: str = "linear"
 
     def chosen(self, shares: Floats, bits: Floats, weights: Floats) -> Linear:
+        """Return this regression with the best hyperparameters for the runs."""
         errors = [_Fit.of(shares, bits, law).left_out_error(bits, weights) for law in LAWS]
         return Linear(LAWS[int(np.argmin(errors))])
 
     def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
+        """Fit the regression. Return a function from shares to the target text's bits per byte."""
         counted = weights > 0
         bits, weights = bits[:, counted], weights[counted]
         law = self.law or self.chosen(shares, bits, weights).law
@@ -210,6 +185,9 @@ class Trees:
         model = GradientBoostingRegressor(random_state=self.seed, **TREES)
         model.fit(shares, bits @ weights)
         return lambda mixtures: np.asarray(model.predict(mixtures), np.float64)
+
+
+Regression = Linear | Trees
 
 
 @dataclass(frozen=True)

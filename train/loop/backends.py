@@ -63,9 +63,9 @@ def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) ->
         if half and not train.deterministic and generation(device) not in (0, 9):
             from train.attention.flash.tune import measure
 
-            shape, ends = (2, own.heads, 4_096, own.head_dim), torch.arange(512, 4_097, 512)
+            shape = 2, own.heads, 4_096, own.head_dim
             q = torch.randn(shape, dtype=queries.dtype, device=device, requires_grad=True)
-            measure(q, ends.to(device).expand(2, -1))
+            measure(q, (torch.arange(4_096, device=device) // 512).expand(2, -1))
         failure = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, queries.dtype)
         if failure is not None:
             EXCLUDED["triton"] = failure

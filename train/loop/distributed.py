@@ -102,6 +102,10 @@ class Ranks:
                 dist.all_reduce(value, group=self.mesh.get_group(dim))
         return value
 
+    def total_of(self, values: Any) -> Any:
+        """Return the ``total`` of numpy ``values``, as an array."""
+        return self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
+
     def agreed(self, value: Tensor) -> Tensor:
         """Return the first process's ``value`` in every process, as a tensor on the CPU."""
         on_device = value.to(self.device)
@@ -251,30 +255,29 @@ def _split_of(module: nn.Module) -> str:
 def check_split(model: ModelConfig, config: TrainConfig) -> None:
     """Raise ``LlmcurateError`` if ``tensor`` or ``context_parallel`` does not suit the model."""
     own, parts = model.attention, config.tensor
-    for setting, count in (("tensor", parts), ("context_parallel", config.context_parallel)):
-        for name, present in (
-            ("attention latent", isinstance(own, Latent)),
-            ("attention.qk_norm_whole", own.qk_norm_whole and setting == "tensor"),
-            (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
-            ("attention.dilations", any(pattern.dilations for pattern in model.patterns)),
-            (
-                "attention.segment",
-                model.patterns[0].segment is not None and setting == "context_parallel",
-            ),
-            ("feed_forward experts", bool(model.sparse)),
-            ("generator", model.generator is not None),
-            (
-                f"position {model.position.kind}",
-                model.position.in_attention,
-            ),
-            *((f"{name} {part.kind}", True) for name, part in plugins(model).items()),
-            ("head.boundary", model.head.boundary and setting == "context_parallel"),
-            ("encoder", model.encoder is not None and setting == "context_parallel"),
-        ):
-            if count > 1 and present:
-                raise UsageError(
-                    f"{setting} {count} with {name}: they cannot be combined; leave one of them out"
-                )
+    present = {
+        "attention latent": isinstance(own, Latent),
+        f"head.mtp {model.head.mtp}": model.head.mtp > 0,
+        "attention.dilations": any(pattern.dilations for pattern in model.patterns),
+        "feed_forward experts": bool(model.sparse),
+        "generator": model.generator is not None,
+        f"position {model.position.kind}": model.position.in_attention,
+        **{f"{name} {part.kind}": True for name, part in plugins(model).items()},
+    }
+    of_tensor = present | {"attention.qk_norm_whole": own.qk_norm_whole}
+    of_context = present | {
+        "attention.segment": model.patterns[0].segment is not None,
+        "head.boundary": model.head.boundary,
+        "encoder": model.encoder is not None,
+    }
+    for setting, count, kinds in (
+        ("tensor", parts, of_tensor),
+        ("context_parallel", config.context_parallel, of_context),
+    ):
+        for name in (name for name, is_set in kinds.items() if is_set and count > 1):
+            raise UsageError(
+                f"{setting} {count} with {name}: they cannot be combined; leave one of them out"
+            )
     if config.expert_parallel and not model.sparse:
         raise UsageError(
             "expert_parallel: the model has no experts; leave it out, or set model.feed_forward"

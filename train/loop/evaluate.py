@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -23,7 +22,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from train.data.feed import Feed, foreign_of
 from train.data.packing import mix64, pack
-from train.data.readers import Ints
+from train.data.readers import Floats, Ints
 from train.data.rows import Mixture, Piece, Rows, tokens_of
 from train.data.shards import Shards, read_shards
 from train.device import autocast
@@ -60,7 +59,7 @@ class Scores(Score):
     terms: dict[str, float] = field(default_factory=dict)
 
 
-def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.NDArray[np.int64]:
+def choose(shards: Shards, held_out: Ints, budget: int) -> Ints:
     """Return held-out documents with at most ``budget`` tokens together, in the order of the
     shards. Documents are tried in a fixed random order and left out if they exceed the rest of the
     budget: a small budget favours short ones. If none fits, the shortest document is returned."""
@@ -80,9 +79,7 @@ class Sources:
     the distinct sources. ``codes``: the index in ``names`` of each document's source. ``length``:
     the tokens of each document. ``bytes``: the bytes of each document, or None."""
 
-    def __init__(
-        self, name: list[str], length: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64] | None
-    ) -> None:
+    def __init__(self, name: list[str], length: Ints, sizes: Ints | None) -> None:
         self.length, self.bytes = length, sizes
         distinct, codes = np.unique(np.array(name, dtype=object), return_inverse=True)
         size = np.bincount(codes, self.length, minlength=len(distinct))
@@ -95,12 +92,7 @@ class Sources:
             self.names = [*self.names[: MAX_SOURCES - 1], OTHERS]
             self.codes = np.minimum(self.codes, MAX_SOURCES - 1)
 
-    def score(
-        self,
-        nats: npt.NDArray[np.float64],
-        tokens: npt.NDArray[np.int64],
-        likelihood: bool = True,
-    ) -> Scores:
+    def score(self, nats: Floats, tokens: Ints, likelihood: bool = True) -> Scores:
         """Return loss and bits per byte, given the loss in nats and the scored tokens of each
         source. If ``likelihood`` is False, as for masked tokens, bits per byte are None.
         """
@@ -142,18 +134,17 @@ class Scored:
         self.rows = Mixture(list(parts))
         self.documents = np.concatenate([part.first + part.documents for part in parts])
         length = np.concatenate([part.shards.length[part.documents] for part in parts])
-        sizes = [None if p.shards.bytes is None else p.shards.bytes[p.documents] for p in parts]
-        known_sizes = [size for size in sizes if size is not None]
+        sizes = [p.shards.bytes[p.documents] for p in parts if p.shards.bytes is not None]
         names: list[str] = []
         for part, label in zip(parts, labels, strict=True):
             sources = part.shards.sources([int(document) for document in part.documents])
             if len(parts) > 1:
                 sources = [f"{label}/{source}" if source else label for source in sources]
             names += [source or label for source in sources]
-        whole = np.concatenate(known_sizes) if len(known_sizes) == len(sizes) else None
+        whole = np.concatenate(sizes) if len(sizes) == len(parts) else None
         self.sources = Sources(names, length, whole)
 
-    def group_of(self, documents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def group_of(self, documents: Ints) -> Ints:
         """Return the index of the source of each document."""
         return self.sources.codes[np.searchsorted(self.documents, documents)]
 
@@ -197,7 +188,7 @@ def batches(
     objective: Objective,
     scoring: Scoring,
     measure: Measure = token_losses,
-) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
+) -> Iterator[tuple[int, Ints, Floats]]:
     """Yield (batch number, documents, values) for this process's batches of the first ``count``
     rows. For each scored target, ``documents`` has the number of its document, and ``values`` the
     result of ``measure``. All processes run equally many batches, as FSDP2 requires."""
@@ -268,11 +259,10 @@ def evaluate(model: Decoder, scored: Scored, objective: Objective, scoring: Scor
         groups = scored.group_of(documents)
         nats[number] = np.bincount(groups, values, minlength=nats.shape[1])
         tokens[number] = np.bincount(groups, minlength=nats.shape[1])
-    of_all = [ranks.total(torch.from_numpy(x).to(ranks.device)).cpu() for x in (nats, tokens)]
     total = np.zeros(nats.shape[1])
-    for batch in of_all[0].numpy():
+    for batch in ranks.total_of(nats):
         total += batch
-    return scored.sources.score(total, of_all[1].sum(0).numpy(), objective.likelihood)
+    return scored.sources.score(total, ranks.total_of(tokens).sum(0), objective.likelihood)
 
 
 class WholePieces:
@@ -338,27 +328,21 @@ class Text:
             counted=np.arange(length) >= read,
         )
 
-    def nats(self, model: Decoder, scoring: Scoring) -> npt.NDArray[np.float64]:
+    def nats(self, model: Decoder, scoring: Scoring) -> Floats:
         """Return the loss of each document in nats. Every process must call this method."""
         by_window = np.zeros(len(self.document))
         for _, windows, values in batches(model, self.rows, self.rows.count, Causal(), scoring):
             np.add.at(by_window, windows, values)
-        total = (
-            scoring.ranks.total(torch.from_numpy(by_window).to(scoring.ranks.device)).cpu().numpy()
-        )
-        return _sums(self.document, total, self.shards.documents)
+        total = scoring.ranks.total_of(by_window)
+        sums = np.bincount(self.document, total, minlength=self.shards.documents)
+        return sums.astype(np.float64, copy=False)
 
-    def score(self, nats: npt.NDArray[np.float64]) -> Scores:
+    def score(self, nats: Floats) -> Scores:
         """Return loss and bits per byte, given the loss of each document in nats."""
         codes, groups = self.sources.codes, len(self.sources.names)
         tokens = np.bincount(codes, self.shards.length, minlength=groups).astype(np.int64)
-        return self.sources.score(_sums(codes, nats, groups), tokens)
-
-
-def _sums(
-    group: npt.NDArray[np.int64], values: npt.NDArray[np.float64], groups: int
-) -> npt.NDArray[np.float64]:
-    return np.bincount(group, values, minlength=groups).astype(np.float64, copy=False)
+        of_groups = np.bincount(codes, nats, minlength=groups).astype(np.float64, copy=False)
+        return self.sources.score(of_groups, tokens)
 
 
 def open_texts(feed: Feed) -> dict[str, Text]:

@@ -35,7 +35,7 @@ from train.device import autocast, device_notices, keep_compiled, pick_device, s
 from train.generate import Sampling, complete
 from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks, reshard
-from train.loop.evaluate import Text, fingerprints, open_texts, text_notice
+from train.loop.evaluate import fingerprints, open_texts, text_notice
 from train.loop.memory import naming_memory
 from train.loop.start import make_plan
 from train.loop.training import Evaluation, Progress, Run
@@ -86,13 +86,11 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
     sources = data.sources.values()
     lines = read_lines(run.out / "metrics.jsonl")
     losses = [line["loss"] for line in lines if line.get("loss") is not None]
-    seconds = sum(line["timing"]["seconds"] for line in lines)
     top = checkpoint.checkpoint_to_use(run.out)
     best = checkpoint.load_state(top).held_out if top else None
-    read = sum(
-        figures["seconds"] * figures["tokens_per_second"]
-        for figures in (x["timing"] for x in lines)
-    )
+    timings = [line["timing"] for line in lines]
+    seconds = sum(each["seconds"] for each in timings)
+    read = sum(each["seconds"] * each["tokens_per_second"] for each in timings)
     speed = read / max(seconds, 1e-9)
     timing = {
         "seconds": seconds,
@@ -146,7 +144,7 @@ def pretrain(
     changes: dict[str, Any] | None = None,
     train: TrainConfig | None = None,
     on_progress: Progress | None = None,
-    on_notice: Callable[[str], None] | None = None,
+    on_notice: Callable[[str], object] = bool,
 ) -> dict[str, Any]:
     """Train ``model`` on the shards, or on the sources in the settings, and return the summary.
     ``model`` is a configuration, the name of a preset, or the folder of a trained model to continue
@@ -167,7 +165,7 @@ def pretrain(
     keep_compiled()
     with plugin_errors(), same_bits(device, plan.train.deterministic), ranks(plan.train) as group:
         if not group.first:
-            on_progress = on_notice = None
+            on_progress, on_notice = None, bool
         return _pretrain(plan, data, out, on_progress, on_notice, group)
 
 
@@ -176,7 +174,7 @@ def _pretrain(
     data: Feed,
     out: Path,
     on_progress: Progress | None,
-    on_notice: Callable[[str], None] | None,
+    on_notice: Callable[[str], object],
     group: Ranks,
 ) -> dict[str, Any]:
     checkpoints, texts = out / "checkpoints", open_texts(data)
@@ -184,13 +182,17 @@ def _pretrain(
         out.mkdir(parents=True, exist_ok=True)
         checkpoint.refuse_link(checkpoints)
         clear_dead(out)
-        checkpoint.set_aside_damaged(checkpoints, on_notice or (lambda line: None))
+        checkpoint.set_aside_damaged(checkpoints, on_notice)
     group.wait()
     start = start_from(plan, checkpoints)
     done = start is not None and checkpoint.step_of(start) == plan.train.steps
     if done and start is not None:
         summary = _finished(out / "train.json", start)
-        if summary is not None and _scored_alike(summary, plan, texts):
+        if (
+            summary is not None
+            and summary.get("eval_shards", {}) == fingerprints(texts)
+            and summary["plan"]["train"]["eval_tokens"] == plan.train.eval_tokens
+        ):
             return summary
     group.wait()  # all have read train.json before it is removed
     if group.first:
@@ -198,15 +200,14 @@ def _pretrain(
         _write_tokenizer(plan, data, out)
         write_shard_paths(out, data)
     failed = try_kernels(plan.model, plan.train, group.device)
-    if on_notice is not None:
-        for line in (
-            *data.notices(),
-            *(text_notice(name, text) for name, text in texts.items()),
-            *failed,
-            backends_line(layer_backends(plan.model, plan.train, group.device)),
-            *device_notices(group.device, plan.train.deterministic),
-        ):
-            on_notice(line)
+    for line in (
+        *data.notices(),
+        *(text_notice(name, text) for name, text in texts.items()),
+        *failed,
+        backends_line(layer_backends(plan.model, plan.train, group.device)),
+        *device_notices(group.device, plan.train.deterministic),
+    ):
+        on_notice(line)
     if not group.first:
         with naming_memory(plan, group.device, group.count):
             run = Run(plan, data, out, group, texts=texts)
@@ -282,9 +283,3 @@ def _finished(path: Path, last: Path) -> dict[str, Any] | None:
         return summary if "plan" in summary else None
     except (OSError, ValueError, LlmcurateError):
         return None
-
-
-def _scored_alike(summary: dict[str, Any], plan: Plan, texts: dict[str, Text]) -> bool:
-    same_texts = summary.get("eval_shards", {}) == fingerprints(texts)
-    tokens: int = summary["plan"]["train"]["eval_tokens"]
-    return same_texts and tokens == plan.train.eval_tokens

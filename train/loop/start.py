@@ -188,7 +188,11 @@ def make_plan(
             )
     if plugins(model):
         shapes(model)  # refuse before anything is written
-    _check_objective(model, train)
+    if train.eval and model.form != "decoder":
+        raise UsageError(
+            f"eval: an {model.form} assigns no likelihood to a text; leave eval out (held-out text "
+            "is scored by the objective)"
+        )
     check_optimizer(train.optimizer)
     if model.mup_base is not None and train.optimizer not in ("adamw", "lion"):
         raise UsageError(
@@ -221,14 +225,6 @@ def with_model_defaults(model: ModelConfig, train: TrainConfig) -> TrainConfig:
     )
     packing = packing_for(train.packing, cuts)
     return replace(train, objective=objective, packing=packing, stages=stages)
-
-
-def _check_objective(model: ModelConfig, train: TrainConfig) -> None:
-    if train.eval and model.form != "decoder":
-        raise UsageError(
-            f"eval: an {model.form} assigns no likelihood to a text; leave eval out (held-out text "
-            "is scored by the objective)"
-        )
 
 
 def conversion_steps(plan: Plan) -> list[str]:

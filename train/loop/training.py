@@ -183,14 +183,14 @@ def profiled(out: Path, steps: int, left: int, device: torch.device) -> Iterator
 
 
 @contextmanager
-def compiling(say: Callable[[str], object] | None, first: float = 5.0) -> Iterator[None]:
+def compiling(say: Callable[[str], object], first: float = 5.0) -> Iterator[None]:
     """Call ``say`` with a line about the time that the ``with`` block takes: after ``first``
     seconds, after twice as many and so on, and at its end. A shorter block causes no call."""
     began, ended = time.perf_counter(), threading.Event()
 
     def wait() -> None:
         after = first
-        while say is not None and not ended.wait(max(0.0, began + after - time.perf_counter())):
+        while not ended.wait(max(0.0, began + after - time.perf_counter())):
             say(f"compiling the model, {format_duration(after)} so far")
             after *= 2
 
@@ -201,7 +201,7 @@ def compiling(say: Callable[[str], object] | None, first: float = 5.0) -> Iterat
     finally:
         ended.set()
         thread.join()
-    if say is not None and (seconds := time.perf_counter() - began) >= first:
+    if (seconds := time.perf_counter() - began) >= first:
         say(f"compiled in {format_duration(seconds)}; a later run finds it in the cache")
 
 
@@ -255,7 +255,7 @@ class Run:
         out: Path,
         ranks: Ranks,
         check: Callable[[], object] = bool,
-        on_notice: Callable[[str], None] | None = None,
+        on_notice: Callable[[str], object] = bool,
         texts: dict[str, Text] | None = None,
     ) -> None:
         self.check, self.on_notice = check, on_notice
@@ -313,7 +313,7 @@ class Run:
                         self.ranks.device,
                         lambda: self.evaluate().held_out,
                     )
-                    if self.converted is not None and self.on_notice is not None:
+                    if self.converted is not None:
                         self.on_notice(conversion_line(self.converted))
                 log = self.log(first, start)
                 traced = settings.profile if self.ranks.first else 0
@@ -344,7 +344,7 @@ class Run:
             return None
         expected = checkpoint.load_state(start).log if start is not None else ""
         log = Log(self.out, first, self.plan, expected=expected)
-        if log.damaged and self.on_notice is not None:
+        if log.damaged:
             self.on_notice(
                 f"{log.path}: damaged before step {first + 1}; readable lines are kept, but figures"
                 " of those steps may be wrong; the weights are not affected"
@@ -398,7 +398,8 @@ class Run:
             measured = None
             if self.passed.reason(step) is None:
                 skips = settings.spike == "skip"
-                with compiling(self.on_notice if settings.compile and step == first else None):
+                compiles = settings.compile and step == first
+                with compiling(self.on_notice) if compiles else nullcontext():
                     measured = self.stepper.step(step, rate, allow if skips else None)
                 if self.average is not None and measured.updated:
                     self.average.update(step)

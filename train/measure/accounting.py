@@ -233,9 +233,9 @@ def run_cost(config: ModelConfig, train: TrainConfig, done: int = 0) -> tuple[in
     return positions, flops
 
 
-def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
-    """Return the bytes cached for a token in all layers, with ``width`` bytes per number."""
-    return config.layers * config.attention.cached * width
+def cache_bytes_per_token(config: ModelConfig) -> int:
+    """Return the bytes cached for a token in all layers, in bfloat16."""
+    return 2 * config.layers * config.attention.cached
 
 
 def cache_bytes(config: ModelConfig, context: int) -> int:
@@ -275,9 +275,13 @@ def architecture_row(config: ModelConfig) -> dict[str, str]:
         "all": "attention",
     }.get(attention.bias, "")
     biases += (", " if biases and biased else "") + ("feed-forward" if biased else "")
+    encoder: dict[str, str] = {}
+    if (reader := config.encoder) is not None:
+        shared = ", the decoder's" if reader.shared else ""
+        encoder = {"encoder": counted(reader.layers, "layer") + shared}
     return {
         "norm": norm,
-        **_encoder(config),
+        **encoder,
         "block": config.residual.kind,
         "position": _position(config),
         "attention": f"{sharing(config)}, {_attention_span(config)}"
@@ -289,13 +293,6 @@ def architecture_row(config: ModelConfig) -> dict[str, str]:
         "hidden per layer": f"{config.hidden / config.layers:.0f}",
         "dropout": f"{config.dropout:g}",
     }
-
-
-def _encoder(config: ModelConfig) -> dict[str, str]:
-    own = config.encoder
-    if own is None:
-        return {}
-    return {"encoder": counted(own.layers, "layer") + (", the decoder's" if own.shared else "")}
 
 
 def _experts(config: ModelConfig) -> str:

@@ -99,9 +99,7 @@ def training_memory(
         model = Decoder(config)
         for stack in model.stacks:
             stack.recompute = recompute
-        parameter_bytes = sum(
-            weight.numel() * weight.element_size() for weight in model.parameters()
-        )
+        parameter_bytes = sum(weight.nbytes for weight in model.parameters())
         tokens = torch.zeros(rows, context, dtype=torch.long)
         # Autograd adds a tied head's gradient to the embedding's in place, but not under a Tracker.
         # So head and embedding are separate here.
@@ -126,7 +124,7 @@ def training_memory(
             loss = torch.stack([term.sum for term in terms if term.weight]).sum()
             del terms
         # The head's gradient already exists after the loss, and is counted among the gradients.
-        head = sum(w.numel() * w.element_size() for w in untied[:2] if w is not None)
+        head = sum(weight.nbytes for weight in untied[:2] if weight is not None)
         activations = tracker.live - before - head
         loss.backward()
         del loss
@@ -259,15 +257,10 @@ def gpu(name: str) -> Gpu | None:
     ) or next((entry for entry in GPUS if entry.name.lower() == plain.lower()), None)
 
 
-def peak(name: str) -> float | None:
-    """Return the FLOP/s of the GPU that CUDA calls ``name``; None if it is not in ``GPUS``."""
-    entry = gpu(name)
-    return entry.flops if entry else None
-
-
 def peak_of(device: torch.device) -> float | None:
     """Return the FLOP/s of a device; None for a CPU and for a GPU that is not in ``GPUS``."""
-    return peak(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    entry = gpu(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    return entry.flops if entry else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,31 +279,29 @@ class Operation:
         return self.flops / self.bytes
 
 
-def training(config: ModelConfig, *, rows: int, context: int, width: int = 2) -> list[Operation]:
-    """Return the operations of the forward pass, with ``width`` bytes per number. The backward pass
-    takes twice the FLOPs and bytes, so its FLOPs per byte are about the same."""
+WIDTH = 2  # bytes per number, in bfloat16
+
+
+def training(config: ModelConfig, *, rows: int, context: int) -> list[Operation]:
+    """Return the operations of the forward pass. The backward pass takes twice the FLOPs and bytes,
+    so its FLOPs per byte are about the same."""
     tokens = rows * context
     keys = accounting.attended(config, 0, context)
     own = config.attention
     read = own.kv_heads * (own.head_dim + own.value_dim) * tokens
     sizes = own.head_dim, own.value_dim
-    return _operations(config, tokens, keys, read, *sizes, width, projected=True, source=context)
+    return _operations(config, tokens, keys, read, *sizes, projected=True, source=context)
 
 
-def decoding(config: ModelConfig, *, batch: int, context: int, width: int = 2) -> list[Operation]:
+def decoding(config: ModelConfig, *, batch: int, context: int) -> list[Operation]:
     """Return the operations that add one token to each of ``batch`` texts of ``context`` tokens."""
     attention = config.attention
     cached = attention.pattern(0).cached_tokens
-    parameter_bytes = context if cached is None else min(context, cached)
-    read, sizes = (
-        attention.cached * batch * parameter_bytes,
-        (attention.head_dim, attention.value_dim),
-    )
+    keys = context if cached is None else min(context, cached)
+    read, sizes = attention.cached * batch * keys, (attention.head_dim, attention.value_dim)
     if isinstance(attention, Latent):
         sizes = attention.rank + attention.rotary_dim, attention.rank
-    return _operations(
-        config, batch, parameter_bytes, read, *sizes, width, projected=False, source=context
-    )
+    return _operations(config, batch, keys, read, *sizes, projected=False, source=context)
 
 
 def _operations(
@@ -320,7 +311,6 @@ def _operations(
     read: int,
     size: int,
     value: int,
-    width: int,
     *,
     projected: bool,
     source: int,
@@ -338,7 +328,7 @@ def _operations(
     ) -> Operation:
         moved = times * tokens * (inputs + outputs) + matrices * inputs * outputs
         flops = 2.0 * times * tokens * inputs * outputs
-        return Operation(name=name, flops=flops, bytes=moved * width)
+        return Operation(name=name, flops=flops, bytes=moved * WIDTH)
 
     shared_expert = [
         matmul("shared feed-forward in", hidden, gates * shared),
@@ -353,7 +343,7 @@ def _operations(
             Operation(
                 name="cross-attention",
                 flops=2.0 * tokens * attention.heads * (size + value) * source,
-                bytes=(2.0 * tokens * queries + texts * source * pairs) * width,
+                bytes=(2.0 * tokens * queries + texts * source * pairs) * WIDTH,
             ),
             matmul("cross output", queries, hidden),
         ]
@@ -365,20 +355,20 @@ def _operations(
         return Operation(
             name=f"{part.replace('_', '-')} plugin",
             flops=2.0 * tokens * numbers,
-            bytes=(2.0 * tokens * hidden + numbers) * width,
+            bytes=(2.0 * tokens * hidden + numbers) * WIDTH,
         )
 
     attention_scores = Operation(
         name="attention",
         flops=2.0 * tokens * attention.heads * (size + value) * keys,
-        bytes=(tokens * attention.heads * (size + value) + read) * width,
+        bytes=(tokens * attention.heads * (size + value) + read) * WIDTH,
     )
     out = matmul("attention output", attention.heads * attention.value_dim, hidden)
     within = matmul("feed-forward in", hidden, gates * own.width, times, matrices)
     return [
         # Square, sum, scale and weight: about five operations per number.
         Operation(
-            name="norm and residual", flops=5.0 * tokens * hidden, bytes=3 * tokens * hidden * width
+            name="norm and residual", flops=5.0 * tokens * hidden, bytes=3 * tokens * hidden * WIDTH
         ),
         *(
             [plugin("attention"), attention_scores]
@@ -415,9 +405,8 @@ def _projections(
 
 def find_gpu(name: str) -> Gpu:
     """Return the GPU of this name. If there is none, raise ``LlmcurateError`` with all names."""
-    entry = gpu(name)
-    if entry is None:
-        names = ", ".join(gpu_entry.name for gpu_entry in GPUS)
+    if (entry := gpu(name)) is None:
+        names = ", ".join(each.name for each in GPUS)
         raise UsageError(f"gpu {name!r}: choose one of {names}")
     return entry
 
@@ -481,9 +470,7 @@ def describe(
 def _bounds(operations: list[Operation], device: Gpu) -> list[dict[str, str | float]]:
     return [
         {
-            "name": operation.name,
-            "flops": operation.flops,
-            "bytes": operation.bytes,
+            **vars(operation),
             "intensity": operation.intensity,
             "bound": "compute" if operation.intensity >= device.ridge else "memory",
         }

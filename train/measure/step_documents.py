@@ -17,6 +17,7 @@ from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.messages import OPTIONAL
 from train.config import Source, TrainConfig, locate, names
 from train.data.feed import Feed
+from train.data.shards import Shards
 from train.objectives.objectives import feed_of
 from train.runs.checkpoint import load_plan, newest
 from train.runs.metrics import read_lines
@@ -66,7 +67,7 @@ def documents_of_step(out: Path, step: int, shards: Path | None = None) -> Step:
         raise UsageError(f"{labels}: not the shards that {out} was trained on")
     tokens_by_document = feed.documents(step - 1)
     owners = [feed.owner(number) for number in tokens_by_document]
-    sources = feed.rows.sources_of(list(tokens_by_document))
+    sources = feed.rows.column(list(tokens_by_document), Shards.sources)
     labels_of, ids = [label for label, _, _ in owners], feed.rows.ids(list(tokens_by_document))
     stage, _ = locate(plan.train, step - 1)
     line = next((entry for entry in read_lines(out / "metrics.jsonl") if entry["step"] == step), {})

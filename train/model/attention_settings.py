@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from llmcurate.base.settings import dataclass, refuse_if
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import dataclass, refuse_any
 
 Biases = Literal["none", "qkv", "out", "but_keys", "all"]
 
@@ -42,134 +44,92 @@ class Grouped:
     """Attention with as many key and value heads as query heads, or fewer."""
 
     kind: Literal["grouped"] = "grouped"
-    heads: int = Field(ge=1, description="Number of query heads.")
-    kv_heads: int = Field(
-        ge=1,
-        description="Number of key and value heads, each shared by heads / kv_heads query heads "
-        "(MQA: Shazeer 2019; GQA: Ainslie et al. 2023).",
-    )
-    head_dim: int = Field(ge=1, description="Dimensions of a head.")
-    score_dim: int | None = Field(
-        None,
-        ge=1,
-        description="Number by whose square root scores are divided (Gemma 2 27B: 144). Without a "
-        "value head_dim.",
-    )
-    bias: Biases = Field(
-        "none",
-        description="Linear layers that have a bias: none, qkv (Qwen2.5), out, the one after the "
-        "heads (GPT-Neo), all, or but_keys, all except the keys' (DeBERTa).",
-    )
-    qk_norm: bool = Field(
-        False,
-        description="Apply RMSNorm over head_dim to queries and keys before the rotation (Henry et "
-        "al. 2020, as in Qwen3).",
-    )
-    qk_norm_whole: bool = Field(
-        False,
-        description="Apply that norm once to the queries of all heads, and once to their keys "
-        "(OLMo 2).",
-    )
-    clip: float | None = Field(
-        None,
-        gt=0,
-        description="Limit queries, keys and values to numbers from -clip to clip (DBRX: 8). "
-        "Without a value there is no limit.",
-    )
-    window: int | None = Field(
-        None,
-        ge=1,
-        description="Most keys that a query sees to either side, its own included (Beltagy et al. "
-        "2020). Without a value it sees all keys.",
-    )
-    window_pattern: str = Field(
-        "W",
-        description="One letter per layer, repeated: W for the window, D for the dilated window, F "
-        "for full attention.",
-    )
-    dilations: tuple[int, ...] = Field(
-        (),
-        description="Step from key to key in a head's window, in layers marked D. The window holds "
-        "as many keys and reaches that many times further (Beltagy et al. 2020). One number per "
-        "head, repeated.",
-    )
-    sinks: int = Field(
-        0,
-        ge=0,
-        description="First tokens of a document that stay visible outside the window (Xiao et al. "
-        "2023).",
-    )
-    globals: int = Field(
-        0,
-        ge=0,
-        description="First tokens of a document that see all of it and are seen by all of it. Only "
-        "for an encoder with a window (Longformer: Beltagy et al. 2020).",
-    )
-    random: int = Field(
-        0,
-        ge=0,
-        description="Random keys that each query sees in addition, different in each layer. Only "
-        "for an encoder with a window (BigBird: Zaheer et al. 2020).",
-    )
-    seed: int = Field(0, ge=0, description="Seed of the random keys.")
-    block: int = Field(
-        1,
-        ge=1,
-        description="Number of tokens that window, globals and random count as one unit (BigBird: "
-        "64).",
-    )
-    segment: int | None = Field(
-        None,
-        ge=1,
-        description="Tokens of a segment. A document is read in segments. Each sees itself and the "
-        "one before, without a gradient through it: Transformer-XL's memory (Dai et al. 2019, "
-        "section 3.2). Without a value a document is one segment.",
-    )
-    softcap: float | None = Field(
-        None,
-        gt=0,
-        description="Cap c on attention scores, which become c x tanh(score / c) (Gemma 2: 50). "
-        "Computed by eager attention only. Without a value scores are not capped.",
-    )
+    heads: int = Field(ge=1)
+    """Number of query heads."""
+    kv_heads: int = Field(ge=1)
+    """Number of key and value heads, each shared by heads / kv_heads query heads (MQA: Shazeer
+    2019; GQA: Ainslie et al. 2023)."""
+    head_dim: int = Field(ge=1)
+    """Dimensions of a head."""
+    score_dim: int | None = Field(None, ge=1)
+    """Number by whose square root scores are divided (Gemma 2 27B: 144). Without a value
+    head_dim."""
+    bias: Biases = "none"
+    """Linear layers that have a bias: none, qkv (Qwen2.5), out, the one after the heads (GPT-Neo),
+    all, or but_keys, all except the keys' (DeBERTa)."""
+    qk_norm: bool = False
+    """Apply RMSNorm over head_dim to queries and keys before the rotation (Henry et al. 2020, as in
+    Qwen3)."""
+    qk_norm_whole: bool = False
+    """Apply that norm once to the queries of all heads, and once to their keys (OLMo 2)."""
+    clip: float | None = Field(None, gt=0)
+    """Limit queries, keys and values to numbers from -clip to clip (DBRX: 8). Without a value there
+    is no limit."""
+    window: int | None = Field(None, ge=1)
+    """Most keys that a query sees to either side, its own included (Beltagy et al. 2020). Without a
+    value it sees all keys."""
+    window_pattern: str = "W"
+    """One letter per layer, repeated: W for the window, D for the dilated window, F for full
+    attention."""
+    dilations: tuple[int, ...] = ()
+    """Step from key to key in a head's window, in layers marked D. The window holds as many keys
+    and reaches that many times further (Beltagy et al. 2020). One number per head, repeated."""
+    sinks: int = Field(0, ge=0)
+    """First tokens of a document that stay visible outside the window (Xiao et al. 2023)."""
+    globals: int = Field(0, ge=0)
+    """First tokens of a document that see all of it and are seen by all of it. Only for an encoder
+    with a window (Longformer: Beltagy et al. 2020)."""
+    random: int = Field(0, ge=0)
+    """Random keys that each query sees in addition, different in each layer. Only for an encoder
+    with a window (BigBird: Zaheer et al. 2020)."""
+    seed: int = Field(0, ge=0)
+    """Seed of the random keys."""
+    block: int = Field(1, ge=1)
+    """Number of tokens that window, globals and random count as one unit (BigBird: 64)."""
+    segment: int | None = Field(None, ge=1)
+    """Tokens of a segment. A document is read in segments. Each sees itself and the one before,
+    without a gradient through it: Transformer-XL's memory (Dai et al. 2019, section 3.2). Without a
+    value a document is one segment."""
+    softcap: float | None = Field(None, gt=0)
+    """Cap c on attention scores, which become c x tanh(score / c) (Gemma 2: 50). Computed by eager
+    attention only. Without a value scores are not capped."""
 
     def __post_init__(self) -> None:
-        refuse_if(
-            self.heads % self.kv_heads != 0,
-            f"attention.kv_heads is {self.kv_heads}: it must divide attention.heads ({self.heads})",
-        )
-        refuse_if(
-            not self.window_pattern or bool(set(self.window_pattern) - set("WDF")),
-            f"attention.window_pattern is {self.window_pattern!r}: give one letter per layer, W "
-            "(window), D (dilated window) or F (full)",
-        )
-        refuse_if(
-            self.qk_norm_whole and not self.qk_norm,
-            "attention.qk_norm_whole without attention.qk_norm: set that too",
-        )
-        for name in ("sinks", "globals", "random", "dilations"):
-            refuse_if(
-                self.window is None and bool(getattr(self, name)),
-                f"attention.{name} has no effect without a window: set attention.window too",
+        refuse_any(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if self.heads % self.kv_heads != 0:
+            kv, all_heads = self.kv_heads, self.heads
+            yield f"attention.kv_heads is {kv}: it must divide attention.heads ({all_heads})"
+        if not self.window_pattern or set(self.window_pattern) - set("WDF"):
+            yield (
+                f"attention.window_pattern is {self.window_pattern!r}: give one letter per layer, W"
+                " (window), D (dilated window) or F (full)"
             )
-        refuse_if(
-            self.window is not None and self.segment is not None,
-            "attention.segment with attention.window: a segment acts as a window, leave one out",
-        )
-        refuse_if(
-            bool(self.dilations) != ("D" in self.window_pattern),
-            f"attention.dilations {list(self.dilations)} with window_pattern "
-            f"{self.window_pattern!r}: set both for dilated windows (layers marked D), or neither",
-        )
-        refuse_if(
-            self.block > 1 and (self.sinks > 0 or bool(self.dilations)),
-            f"attention.block {self.block} with sinks or dilations: these count single tokens",
-        )
-        refuse_if(
-            any(step < 1 for step in self.dilations)
-            or (bool(self.dilations) and self.heads % len(self.dilations) != 0),
-            f"attention.dilations is {list(self.dilations)}: give numbers of 1 or more, and a "
-            f"count that divides attention.heads ({self.heads})",
-        )
+        if self.qk_norm_whole and not self.qk_norm:
+            yield "attention.qk_norm_whole without attention.qk_norm: set that too"
+        for name in ("sinks", "globals", "random", "dilations"):
+            if self.window is None and getattr(self, name):
+                own = f"attention.{name} has no effect without a window"
+                yield f"{own}: set attention.window too"
+        if self.window is not None and self.segment is not None:
+            own = "attention.segment with attention.window"
+            yield f"{own}: a segment acts as a window, leave one out"
+        if bool(self.dilations) != ("D" in self.window_pattern):
+            yield (
+                f"attention.dilations {list(self.dilations)} with window_pattern "
+                f"{self.window_pattern!r}: set both for dilated windows (layers marked D), or"
+                " neither"
+            )
+        if self.block > 1 and (self.sinks or self.dilations):
+            yield f"attention.block {self.block} with sinks or dilations: these count single tokens"
+        if any(step < 1 for step in self.dilations) or (
+            self.dilations and self.heads % len(self.dilations)
+        ):
+            yield (
+                f"attention.dilations is {list(self.dilations)}: give numbers of 1 or more, and a "
+                f"count that divides attention.heads ({self.heads})"
+            )
 
     def pattern(self, layer: int) -> AttentionPattern:
         if self.segment is not None:
@@ -218,31 +178,24 @@ class Latent:
     clip: ClassVar[None] = None
     score_dim: ClassVar[None] = None
     kind: Literal["latent"] = "latent"
-    heads: int = Field(ge=1, description="Number of heads.")
-    query_rank: int | None = Field(
-        None,
-        ge=1,
-        description="Dimensions that queries are compressed to. Without a value queries are not "
-        "compressed (DeepSeek-V2-Lite).",
-    )
-    rank: int = Field(
-        512, ge=1, description="Dimensions that keys and values are compressed to, for all heads."
-    )
-    rotary_dim: int = Field(
-        64,
-        ge=2,
-        description="Rotated dimensions of a key, an even number. All heads share this part of the "
-        "key; each query has as many rotated dimensions.",
-    )
-    plain_dim: int = Field(
-        128, ge=1, description="Dimensions of a head's queries and keys that are not rotated."
-    )
-    value_dim: int = Field(128, ge=1, description="Dimensions of a head's values.")
+    heads: int = Field(ge=1)
+    """Number of heads."""
+    query_rank: int | None = Field(None, ge=1)
+    """Dimensions that queries are compressed to. Without a value queries are not compressed
+    (DeepSeek-V2-Lite)."""
+    rank: int = Field(512, ge=1)
+    """Dimensions that keys and values are compressed to, for all heads."""
+    rotary_dim: int = Field(64, ge=2)
+    """Rotated dimensions of a key, an even number. All heads share this part of the key; each query
+    has as many rotated dimensions."""
+    plain_dim: int = Field(128, ge=1)
+    """Dimensions of a head's queries and keys that are not rotated."""
+    value_dim: int = Field(128, ge=1)
+    """Dimensions of a head's values."""
 
     def __post_init__(self) -> None:
-        refuse_if(
-            self.rotary_dim % 2 != 0, f"attention.rotary_dim is {self.rotary_dim}: it must be even"
-        )
+        if self.rotary_dim % 2:
+            raise UsageError(f"attention.rotary_dim is {self.rotary_dim}: it must be even")
 
     def pattern(self, layer: int) -> AttentionPattern:
         return AttentionPattern()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from llmcurate.base.settings import refuse_if
+from llmcurate.base.settings import refuse_any, refuse_if
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense, Experts
@@ -37,10 +37,6 @@ class Conversion:
     name: str
     weights: Callable[[str, Tensor], Named]
     anew: str = ""
-
-
-def _as_it_is(name: str, weight: Tensor) -> Named:
-    yield name, weight
 
 
 def fewer_keys(old: ModelConfig, new: ModelConfig) -> Conversion | None:
@@ -90,7 +86,7 @@ def experts(old: ModelConfig, new: ModelConfig) -> Conversion | None:
     before, own = old.feed_forward, new.feed_forward
     if not isinstance(own, Experts) or isinstance(before, Experts):
         return None
-    _check_copies(before, own)
+    refuse_any(_not_copied(before, own))
 
     def weights(name: str, weight: Tensor) -> Named:
         matrix = _MATRIX.fullmatch(name)
@@ -108,11 +104,10 @@ def experts(old: ModelConfig, new: ModelConfig) -> Conversion | None:
     return Conversion(name=f"{own.count} experts of each feed-forward", weights=weights, anew=anew)
 
 
-def _check_copies(old: Dense, own: Experts) -> None:
-    refuse_if(
-        isinstance(old, Plugin),
-        f"feed_forward=experts: {old.kind} comes from a file and cannot be copied into experts",
-    )
+def _not_copied(old: Dense, own: Experts) -> Iterator[str]:
+    kind = "feed_forward=experts"
+    if isinstance(old, Plugin):
+        yield f"{kind}: {old.kind} comes from a file and cannot be copied into experts"
     same = {
         "width": (own.width, old.width),
         "dense_width": (own.dense_width or own.width, old.width),
@@ -123,15 +118,13 @@ def _check_copies(old: Dense, own: Experts) -> None:
     if own.routing != "hash":  # there each weight is 1
         same["routing"], same["normalise"] = (own.routing, "top_k"), (own.normalise, True)
     for name, (value, wanted) in same.items():
-        refuse_if(
-            value != wanted,
-            f"feed_forward.{name} is {value}: experts that start as copies of the dense "
-            f"feed-forward need {wanted}",
-        )
-    refuse_if(
-        old.bias,
-        "feed_forward=experts: the dense feed-forward has biases, which experts cannot have",
-    )
+        if value != wanted:
+            yield (
+                f"feed_forward.{name} is {value}: experts that start as copies of the dense "
+                f"feed-forward need {wanted}"
+            )
+    if old.bias:
+        yield f"{kind}: the dense feed-forward has biases, which experts cannot have"
 
 
 def other_mask(old: ModelConfig, new: ModelConfig) -> Conversion | None:
@@ -140,7 +133,7 @@ def other_mask(old: ModelConfig, new: ModelConfig) -> Conversion | None:
         return None
     return Conversion(
         name="an encoder to a decoder" if new.causal else "a decoder to an encoder",
-        weights=_as_it_is,
+        weights=lambda name, weight: iter([(name, weight)]),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -111,7 +110,10 @@ class Stack(nn.Module):
         unrotated = self.config.unrotated
         every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
         if every or (self.compiled and cache is None):
-            self._prepare(x, [*masks.values(), *([] if cross is None else [cross])])
+            own = self.config.attention
+            like = x.new_empty(0, own.heads, x.shape[1], own.head_dim)
+            for mask in (*masks.values(), *(() if cross is None else (cross,))):
+                prepare(like, mask, self.backend, own.value_dim, self.compiled)
         counted = None if documents is None else documents >= 0
         for layer, parts in self.config.steps:
             each, pattern = self.blocks[layer // self.config.share], self.config.patterns[layer]
@@ -135,12 +137,6 @@ class Stack(nn.Module):
             x, layer_notes = out
             note(notes, layer_notes)
         return x if self.norm is None else self.norm(x)
-
-    def _prepare(self, x: Tensor, masks: Iterable[Mask | SharedMask]) -> None:
-        own = self.config.attention
-        like = x.new_empty(0, own.heads, x.shape[1], own.head_dim)
-        for mask in masks:
-            prepare(like, mask, self.backend, own.value_dim, self.compiled)
 
     def masks(
         self,

@@ -181,17 +181,13 @@ class View:
     relation: Relation | None = None
 
 
-def _relu2(x: Tensor) -> Tensor:
-    return F.relu(x).square()
-
-
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
     "sigmoid": torch.sigmoid,
-    "relu2": _relu2,
+    "relu2": lambda x: F.relu(x).square(),
     "elu": F.elu,
     "selu": F.selu,
     "softplus": F.softplus,

@@ -10,7 +10,7 @@ import re
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -65,17 +65,12 @@ class Plugin:
     """A class in a user's file. ``rest`` names the field for settings that only that class has."""
 
     rest: ClassVar[str] = "options"
-    kind: str = Field(
-        pattern=r"^[^/\\]+\.py:\w+$",
-        description="A class in your own file, such as my_layer.py:LiGLU.",
-    )
-    code: str = Field(description="Text of that file, read when `kind` names the file.")
-    options: Annotated[
-        dict[str, int | float | bool | str | None],
-        Field(
-            description="Settings that only this class has: keyword arguments of its `__init__`."
-        ),
-    ] = field(default_factory=dict, hash=False)
+    kind: str = Field(pattern=r"^[^/\\]+\.py:\w+$")
+    """A class in your own file, such as my_layer.py:LiGLU."""
+    code: str
+    """Text of that file, read when `kind` names the file."""
+    options: dict[str, int | float | bool | str | None] = field(default_factory=dict, hash=False)
+    """Settings that only this class has: keyword arguments of its `__init__`."""
 
     @classmethod
     def named(cls, text: str) -> dict[str, Any]:

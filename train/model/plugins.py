@@ -66,15 +66,15 @@ def class_of(own: Plugin) -> type[nn.Module]:
     module = _module(file, own.code)
     kind = getattr(module, name, None)
     if not isinstance(kind, type) or not issubclass(kind, nn.Module):
-        names = [key for key, value in vars(module).items() if _is_part(value, module)]
+        names = [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and value.__module__ == module.__name__
+        ]
         close = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]}?" if close else f": it has {', '.join(names) or 'none'}"
         raise UsageError(f"{file}: no class {name} that is a torch.nn.Module{hint}")
     return kind
-
-
-def _is_part(value: Any, module: types.ModuleType) -> bool:
-    return isinstance(value, type) and value.__module__ == module.__name__
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from pydantic import Field
 
 from llmcurate.base.errors import UsageError
-from llmcurate.base.settings import dataclass, kinds_of, refuse_if
+from llmcurate.base.settings import dataclass, kinds_of
 
 P = TypeVar("P", bound="Position")
 
@@ -24,57 +24,40 @@ class RopeScaling:
     ``llama3`` (Llama 3.1): long wavelengths are stretched by ``factor``, short ones are not, those
     between by less. ``longrope``: each frequency has its own divisor (Ding et al. 2024)."""
 
-    kind: Literal["linear", "ntk", "yarn", "llama3", "longrope"] = Field(
-        description="The kind of scaling."
-    )
-    factor: float = Field(1.0, ge=1, description="Factor by which the context becomes longer.")
-    original_context: int = Field(
-        0, ge=0, description="Tokens of the context before scaling; not needed for linear and ntk."
-    )
-    beta_fast: float = Field(
-        32.0,
-        gt=0,
-        description="Turns in the original context from which yarn leaves a frequency unchanged.",
-    )
-    beta_slow: float = Field(
-        1.0,
-        gt=0,
-        description="Turns in the original context up to which yarn scales a frequency fully.",
-    )
-    low: float = Field(
-        1.0, ge=0, description="Turns in the original context up to which llama3 scales fully."
-    )
-    high: float = Field(
-        4.0, ge=0, description="Turns in the original context from which llama3 does not scale."
-    )
-    short: tuple[float, ...] = Field(
-        (), description="Divisors of longrope while the context is at most the original one."
-    )
-    long: tuple[float, ...] = Field((), description="Divisors of longrope in longer contexts.")
-    attention_factor: float | None = Field(
-        None,
-        gt=0,
-        description="Factor on sines and cosines for yarn, and for longrope in longer contexts. "
-        "Without a value it follows from the growth of the context.",
-    )
-    all_dims: float = Field(
-        0.0,
-        ge=0,
-        description="For yarn with latent attention: scores are multiplied by (0.1 x all_dims x "
-        "ln(factor) + 1) squared, and attention_factor is 1 if not set (DeepSeek-V2: 0.707 or 1).",
-    )
+    kind: Literal["linear", "ntk", "yarn", "llama3", "longrope"]
+    """The kind of scaling."""
+    factor: float = Field(1.0, ge=1)
+    """Factor by which the context becomes longer."""
+    original_context: int = Field(0, ge=0)
+    """Tokens of the context before scaling; not needed for linear and ntk."""
+    beta_fast: float = Field(32.0, gt=0)
+    """Turns in the original context from which yarn leaves a frequency unchanged."""
+    beta_slow: float = Field(1.0, gt=0)
+    """Turns in the original context up to which yarn scales a frequency fully."""
+    low: float = Field(1.0, ge=0)
+    """Turns in the original context up to which llama3 scales fully."""
+    high: float = Field(4.0, ge=0)
+    """Turns in the original context from which llama3 does not scale."""
+    short: tuple[float, ...] = ()
+    """Divisors of longrope while the context is at most the original one."""
+    long: tuple[float, ...] = ()
+    """Divisors of longrope in longer contexts."""
+    attention_factor: float | None = Field(None, gt=0)
+    """Factor on sines and cosines for yarn, and for longrope in longer contexts. Without a value it
+    follows from the growth of the context."""
+    all_dims: float = Field(0.0, ge=0)
+    """For yarn with latent attention: scores are multiplied by (0.1 x all_dims x ln(factor) + 1)
+    squared, and attention_factor is 1 if not set (DeepSeek-V2: 0.707 or 1)."""
 
     def __post_init__(self) -> None:
-        if self.kind not in ("linear", "ntk"):
-            refuse_if(
-                self.original_context < 1,
-                f"position.scaling {self.kind}: set original_context, the context before scaling",
+        if self.kind not in ("linear", "ntk") and self.original_context < 1:
+            raise UsageError(
+                f"position.scaling {self.kind}: set original_context, the context before scaling"
             )
-        refuse_if(self.low >= self.high, "position.scaling: low must be less than high")
-        refuse_if(
-            self.beta_slow >= self.beta_fast,
-            "position.scaling: beta_slow must be less than beta_fast",
-        )
+        if self.low >= self.high:
+            raise UsageError("position.scaling: low must be less than high")
+        if self.beta_slow >= self.beta_fast:
+            raise UsageError("position.scaling: beta_slow must be less than beta_fast")
 
 
 # Those of this module, and one per file in encodings/, imported when it is needed.
@@ -135,22 +118,17 @@ class Rope(Position):
 
     title: ClassVar[str] = "RoPE"
     kind: Literal["rope"] = "rope"
-    theta: float = Field(10_000.0, gt=0, description="Base of the rotary frequencies.")
-    window_theta: float | None = Field(
-        None, gt=0, description="Base in layers with a window (ModernBERT). Without a value theta."
-    )
-    dim: int | None = Field(
-        None, ge=2, description="Rotated dimensions of a head, an even number. Without a value all."
-    )
-    pattern: str = Field(
-        "R",
-        pattern="^[RN]+$",
-        description="One letter per layer, repeated: R for a layer that rotates, N for one without "
-        "positions (SmolLM3: RRRN).",
-    )
-    scaling: RopeScaling | None = Field(
-        None, description="Stretching of the rotation to a longer context."
-    )
+    theta: float = Field(10_000.0, gt=0)
+    """Base of the rotary frequencies."""
+    window_theta: float | None = Field(None, gt=0)
+    """Base in layers with a window (ModernBERT). Without a value theta."""
+    dim: int | None = Field(None, ge=2)
+    """Rotated dimensions of a head, an even number. Without a value all."""
+    pattern: str = Field("R", pattern="^[RN]+$")
+    """One letter per layer, repeated: R for a layer that rotates, N for one without positions
+    (SmolLM3: RRRN)."""
+    scaling: RopeScaling | None = None
+    """Stretching of the rotation to a longer context."""
 
 
 @position
@@ -161,7 +139,8 @@ class Learned(Position):
     table: ClassVar[bool] = True
     title: ClassVar[str] = "learned"
     kind: Literal["learned"] = "learned"
-    offset: int = Field(0, ge=0, description="Unused rows before position 0 (OPT: 2).")
+    offset: int = Field(0, ge=0)
+    """Unused rows before position 0 (OPT: 2)."""
 
 
 @position

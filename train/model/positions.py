@@ -81,14 +81,6 @@ def scores_factor(config: ModelConfig) -> float:
     return 1.0 if scaling is None else temperature(scaling.factor, scaling.all_dims) ** 2
 
 
-def window_frequencies(config: ModelConfig) -> Tensor | None:
-    """Return the rotation angles per position in layers with a window, without scaling to longer
-    contexts. Return None if these layers have the same angles as other layers."""
-    assert isinstance(config.position, Rope)
-    theta = config.position.window_theta
-    return None if theta is None else _plain(config.rotated, theta)
-
-
 def _plain(size: int, theta: float) -> Tensor:
     return 1.0 / theta ** (torch.arange(0, size, 2, dtype=torch.int64).float() / size)
 
@@ -191,7 +183,9 @@ class Rotary(Positions):
         # On the meta device, arithmetic would load torch's compiler, which takes seconds.
         with torch.device("cpu"):
             frequencies, self.factor = rope_frequencies(config)
-            of_windows = window_frequencies(config)
+            assert isinstance(config.position, Rope)
+            theta = config.position.window_theta  # not scaled to longer contexts
+            of_windows = None if theta is None else _plain(config.rotated, theta)
         self.register_buffer("frequencies", frequencies.to(device), persistent=False)
         others = None if of_windows is None else of_windows.to(device)
         self.register_buffer("of_windows", others, persistent=False)

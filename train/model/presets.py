@@ -284,11 +284,7 @@ LLAMA: dict[str, Callable[[], ModelConfig]] = {
 
 OWN = tuple(OURS)  # of this project
 
-PRESETS: dict[str, Callable[[], ModelConfig]] = {
-    **OURS,
-    **GPT,
-    **LLAMA,
-}
+PRESETS = OURS | GPT | LLAMA
 TRAININGS = dict(OF_DECODERS)
 for _module in modules_of("train.lab.presets"):
     PRESETS |= _module.PRESETS

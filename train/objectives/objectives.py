@@ -65,22 +65,18 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
             return replace(asked, form="decoder")
         return replace(asked, form="encoder-decoder", start=model.encoder.start)
     if isinstance(asked, settings.Denoiser):
-        asked = _formed(model, asked)
+        forms = _FORMS[model.form]
+        refuse_if(
+            asked.form not in ("auto", *forms),
+            f"objective.form {asked.form!r} for this model: choose one of auto, {', '.join(forms)}",
+        )
+        asked = replace(asked, form=forms[0]) if asked.form == "auto" else asked
     refuse_if(
         model.patterns[0].segment is not None and OBJECTIVES[type(asked)].both_ways(asked),
         f"attention.segment with objective {asked.kind}: all tokens must see its prefix, even from "
         "other segments; leave one of them out",
     )
     return asked
-
-
-def _formed(model: ModelConfig, asked: settings.Denoiser) -> Any:
-    forms = _FORMS[model.form]
-    refuse_if(
-        asked.form not in ("auto", *forms),
-        f"objective.form {asked.form!r} for this model: choose one of auto, {', '.join(forms)}",
-    )
-    return replace(asked, form=forms[0]) if asked.form == "auto" else asked
 
 
 def kind_of(config: TrainConfig) -> type[Objective]:

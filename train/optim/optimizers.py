@@ -155,6 +155,10 @@ def adamw(
     model: nn.Module, config: TrainConfig, uses: Sequence[str] = USES
 ) -> list[torch.optim.Optimizer]:
     """Return AdamW (Loshchilov and Hutter 2019), in PyTorch's fused version."""
+
+    def state(weight: Tensor) -> dict[str, torch.Size]:
+        return {"step": torch.Size(), "exp_avg": weight.shape, "exp_avg_sq": weight.shape}
+
     optimizer = torch.optim.AdamW(
         groups(model, config, uses),
         lr=config.lr,
@@ -162,12 +166,7 @@ def adamw(
         eps=config.eps,
         fused=True,
     )
-    return [with_state(optimizer, _adamw_state)]
-
-
-def _adamw_state(weight: Tensor) -> dict[str, torch.Size]:
-    shape = weight.shape
-    return {"step": torch.Size(), "exp_avg": shape, "exp_avg_sq": shape}
+    return [with_state(optimizer, state)]
 
 
 _NEWTON_SCHULZ_STEPS = 5

@@ -80,23 +80,15 @@ def _inverse_sqrt(config: TrainConfig, step: int) -> float:
     return max(config.lr_floor, math.sqrt(max(1, config.warmup) / (step + 1)))
 
 
-def _warmup(config: TrainConfig) -> float:
-    return config.warmup
-
-
-def _always(config: TrainConfig) -> float:
-    return math.inf
-
-
 SCHEDULES: dict[str, Schedule] = {
     # Loshchilov and Hutter 2017, one period.
-    "cosine": Schedule(share=_cosine, fixed_steps=_warmup),
+    "cosine": Schedule(share=_cosine, fixed_steps=lambda config: config.warmup),
     # Warm-up, stable, decay (Hu et al. 2024).
     "wsd": Schedule(share=_wsd(lambda done: 1 - done), fixed_steps=decay_begins),
     # Hägele et al. 2024: better than a linear decay of the same length.
     "wsd-sqrt": Schedule(share=_wsd(lambda done: 1 - math.sqrt(done)), fixed_steps=decay_begins),
-    "linear": Schedule(share=_linear, fixed_steps=_warmup),
+    "linear": Schedule(share=_linear, fixed_steps=lambda config: config.warmup),
     # Vaswani et al. 2017: 1 / sqrt(step), 1 at the end of the warm-up.
-    "inverse-sqrt": Schedule(share=_inverse_sqrt, fixed_steps=_always),
-    "constant": Schedule(share=lambda config, step: 1.0, fixed_steps=_always),
+    "inverse-sqrt": Schedule(share=_inverse_sqrt, fixed_steps=lambda config: math.inf),
+    "constant": Schedule(share=lambda config, step: 1.0, fixed_steps=lambda config: math.inf),
 }

@@ -67,15 +67,6 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """A checkpoint in memory. ``tensors``: by file (model, optimizer, average), then by name."""
-
-    plan: Plan
-    state: State
-    tensors: dict[str, Tensors]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Keep:
     """The checkpoints to keep: the ``newest`` N; if ``best`` is True, the one with the lowest
     held-out loss; and the checkpoint of ``step``, if given."""
@@ -85,16 +76,16 @@ class Keep:
     step: int | None = None
 
 
-def write(folder: Path, snapshot: Snapshot, keep: Keep) -> Path:
+def write(folder: Path, plan: Plan, state: State, tensors: dict[str, Tensors], keep: Keep) -> Path:
     """Write the checkpoint ``folder/step-<step>``, then delete checkpoints that are not to be kept.
-    Raises ``LlmcurateError`` if this fails, for instance on a full disk.
-    """
-    with writing(folder, snapshot.plan, snapshot.state, keep) as (aside, sums):
-        for name, tensors in snapshot.tensors.items():
+    ``tensors``: by file (model, optimizer, average), then by name. Raises ``LlmcurateError`` if
+    this fails, for instance on a full disk."""
+    with writing(folder, plan, state, keep) as (aside, sums):
+        for name, own in tensors.items():
             file = f"{name}.safetensors"
-            sums[file] = {key: tensor_checksum(value) for key, value in tensors.items()}
-            write_tensors(aside / file, tensors)
-    return _path(folder, snapshot.state)
+            sums[file] = {key: tensor_checksum(value) for key, value in own.items()}
+            write_tensors(aside / file, own)
+    return _path(folder, state)
 
 
 def _path(folder: Path, state: State) -> Path:
@@ -115,7 +106,14 @@ def writing(folder: Path, plan: Plan, state: State, keep: Keep) -> Iterator[tupl
             aside.mkdir()
             sums: Sums = {}
             yield aside, sums
-            _describe(aside, plan, state, sums)
+            config = encode_json(plan.to_json())
+            (aside / "config.json").write_bytes(config)
+            all_sums = {"config.json": checksum(config), **sums}
+            tokenizer = _tokenizer(aside)
+            if tokenizer.is_file():
+                all_sums["tokenizer.json"] = checksum(tokenizer.read_bytes())
+            sealed = seal({"version": VERSION, **vars(state), "sums": all_sums})
+            (aside / "state.json").write_bytes(encode_json(sealed))
             for old in (final, _damaged_path(final)):
                 if old.is_dir():
                     remove_whole(old)
@@ -141,17 +139,6 @@ def refuse_link(folder: Path) -> None:
         )
 
 
-def _describe(aside: Path, plan: Plan, state: State, sums: Sums) -> None:
-    config = encode_json(plan.to_json())
-    (aside / "config.json").write_bytes(config)
-    sums = {"config.json": checksum(config), **sums}
-    tokenizer = _tokenizer(aside)
-    if tokenizer.is_file():
-        sums["tokenizer.json"] = checksum(tokenizer.read_bytes())
-    sealed = seal({"version": VERSION, **vars(state), "sums": sums})
-    (aside / "state.json").write_bytes(encode_json(sealed))
-
-
 def verify(checkpoint: Path) -> None:
     """Compare a whole checkpoint with its checksums. Raises ``Damaged`` if any part differs."""
     if load_state(checkpoint).step != step_of(checkpoint):
@@ -163,7 +150,7 @@ def verify(checkpoint: Path) -> None:
             tensors.read(part)
 
 
-def set_aside_damaged(folder: Path, say: Callable[[str], None]) -> None:
+def set_aside_damaged(folder: Path, say: Callable[[str], object]) -> None:
     """Rename damaged checkpoints that are newer than the newest intact one. ``say`` is called with
     a line about each. Raises ``Damaged`` if all are damaged.
     """
@@ -436,8 +423,7 @@ class Saver:
 
     def _write(self, tensors: dict[str, Tensors], state: State) -> None:
         if self._group is None:
-            snapshot = Snapshot(plan=self.plan, state=state, tensors=tensors)
-            write(self.folder, snapshot, self.keep)
+            write(self.folder, self.plan, state, tensors, self.keep)
             return
         from train.runs.parts import write_parts
 

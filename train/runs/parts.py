@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed.checkpoint as dcp
@@ -109,7 +109,7 @@ class _Writer(StorageWriter):
         results = []
         for kind, own in items.items():
             path = Path(folder) / f"{kind}-{ending}"
-            tensors = {name: _tensor(planner.resolve_data(item)) for name, item in own.items()}
+            tensors = {name: cast(Tensor, planner.resolve_data(item)) for name, item in own.items()}
             places = {name: _place(item, tensors[name]) for name, item in own.items()}
             header = write_tensors(path, tensors, {"parts": json.dumps(places)})
             sync_path(path)
@@ -128,11 +128,6 @@ class _Writer(StorageWriter):
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
         return True
-
-
-def _tensor(data: Any) -> Tensor:
-    assert isinstance(data, Tensor)
-    return data
 
 
 def _place(item: WriteItem, tensor: Tensor) -> dict[str, str | list[int]]:

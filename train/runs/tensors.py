@@ -89,14 +89,6 @@ def write_tensors(
     return text
 
 
-def _header_checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > _HEADER_BYTES:
-            raise Damaged(path, f"its header is larger than {_HEADER_BYTES} bytes")
-        return checksum(file.read(length))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """A part of a tensor: the file, name, first index in each dimension, shape, and checksum."""
@@ -134,7 +126,12 @@ class Stored(Mapping[str, Tensor]):
         file = self._open[path] = safe_open(path, framework="pt")
         names, places = set(file.keys()), None
         if isinstance(sums, str):
-            if _header_checksum(path) != sums:
+            with path.open("rb") as raw:
+                length = int.from_bytes(raw.read(8), "little")
+                if length > _HEADER_BYTES:
+                    raise Damaged(path, f"its header is larger than {_HEADER_BYTES} bytes")
+                header = raw.read(length)
+            if checksum(header) != sums:
                 raise Damaged(path, "the checksum of its header differs")
             places = json.loads(file.metadata()["parts"])
             sums = {name: place["sum"] for name, place in places.items()}

@@ -72,14 +72,6 @@ def set_bits(bits, first, stop):
     return out[:count].copy()
 
 
-def read_bits(path: Path, first: int, rows: int) -> tuple[np.ndarray, int]:
-    """Return the bits of at least `rows` documents, from bit `first` of the file on, as uint64
-    words, and the position of bit `first` in these words. Only this range of the file is read."""
-    word = first // 64
-    count = (first + rows) // 64 + 1 - word
-    return np.fromfile(path, np.uint64, count, offset=8 * word), first - 64 * word
-
-
 def candidates_before(groups: list[Group], bits: Path) -> list[int]:
     """Return for each group of files the number of candidates (possible duplicates) in earlier
     groups. `bits` is the file with one bit per document, which is set for candidates."""
@@ -197,7 +189,9 @@ def chunks(files: Sequence[BucketFiles], most: int) -> Iterator[tuple[np.ndarray
 
 def candidate_batches(task: CandidateTask) -> Iterator[pa.RecordBatch]:
     """Yield the sketches of a task's candidates in batches, in order of partition and number."""
-    bits, first = read_bits(task.bits, task.group.first, task.group.rows)
+    word, first = divmod(task.group.first, 64)
+    words = (first + task.group.rows) // 64 + 1
+    bits = np.fromfile(task.bits, np.uint64, words, offset=8 * word)
     for batch in sketch_batches(task.group.files, [*task.columns], task.read):
         chosen = set_bits(bits, first, first + len(batch))
         first += len(batch)

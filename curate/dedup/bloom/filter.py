@@ -1,6 +1,5 @@
 """A Bloom filter stored in one file and read through a memory map.
 
-The filter consists of slices, which are Bloom filters of their own, made of blocks of 512 bits.
 File format: bytes that mark the kind of file; the header's length and its xxh3-64, each a
 little-endian uint64; the header as JSON, padded with blanks to HEADER bytes; the blocks of all
 slices as little-endian uint64 words.
@@ -19,11 +18,11 @@ import json
 import math
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +30,7 @@ import pyarrow.parquet as pq
 import xxhash
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from curate.corpus.decisions import COLUMNS, Curve, Decided, completed
+from curate.corpus.decisions import COLUMNS, Decided, completed
 from curate.dedup.bloom import kernel
 from curate.dedup.bloom.kernel import AHEAD, BLOCK_BITS, MOST_BLOCKS, insert_new, look_up, touch
 from curate.documents.cutting import cut
@@ -205,11 +204,6 @@ class BloomFilter:
         header = Header(keys=keys, seed=seed, rate=rate, slices=[], parents=[], checksum="")
         return cls(path, header, "r+")
 
-    @classmethod
-    def open(cls, path: Path) -> BloomFilter:
-        """Open a finished filter. Raises UsageError if the file is not a whole filter."""
-        return cls(path, read_header(path), "r")
-
     def _append(self, *numbers: int) -> None:
         first = int(self.slices[:, kernel.BLOCKS].sum())
         self.slices = np.vstack([self.slices, np.array([[first, *numbers]], np.int64)])
@@ -234,34 +228,26 @@ class BloomFilter:
         """Number of keys that were new to the filter when they were inserted."""
         return int(self.slices[:, kernel.INSERTED].sum())
 
-    @property
-    def free_keys(self) -> int:
-        """Number of keys that still fit."""
-        spare = self.slices[:, kernel.CAPACITY] - self.slices[:, kernel.INSERTED]
-        return int(np.maximum(spare, 0).sum())
-
     def reserve(self, keys: int) -> bool:
         """Add a slice if fewer than `keys` keys still fit. Return True if a slice was added."""
-        missing = max(1, keys) - self.free_keys
+        spare = self.slices[:, kernel.CAPACITY] - self.slices[:, kernel.INSERTED]
+        missing = max(1, keys) - int(np.maximum(spare, 0).sum())
         if missing <= 0:
             return False
         rate = self.rate * TIGHTER ** len(self.slices)
         capacity = max(missing, self.capacity)
         blocks, probes = blocks_for(capacity, rate)
-        self._extend(blocks)
-        self._append(blocks, probes, capacity, 0)
-        self._rates.append(rate)
-        self._map()
-        return True
-
-    def _extend(self, blocks: int) -> None:
-        # Reserve the space now: a full disk is an error here, but a fatal signal in the map.
         size = HEADER + self.bytes
         with open(self.path, "r+b") as file:
+            # Reserve the space now: a full disk is an error here, but a fatal signal in the map.
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), size, blocks * BLOCK_BYTES)
             else:
                 file.truncate(size + blocks * BLOCK_BYTES)
+        self._append(blocks, probes, capacity, 0)
+        self._rates.append(rate)
+        self._map()
+        return True
 
     def append_from(self, path: Path) -> None:
         """Append the slices of the finished filter at `path`. Raises UsageError if that filter is
@@ -288,13 +274,6 @@ class BloomFilter:
         self.parents += [p for p in (*header.parents, header.checksum) if p not in self.parents]
         self._map()
 
-    def add(self, keys: np.ndarray) -> np.ndarray:
-        """Insert keys: uint64[n] in order. Return bool[n]: True if the key was already present."""
-        hits = np.zeros(len(keys), np.uint8)
-        self.reserve(len(keys))
-        kernel.add_keys(self.words, self.slices, keys, hits)
-        return hits.view(np.bool_)
-
     def count(self, keys: np.ndarray) -> int:
         """Return the number of keys (uint64[n]) that the filter seems to contain."""
         return int(kernel.count_hits(self.words, self.slices, keys))
@@ -308,26 +287,19 @@ class BloomFilter:
         keys = np.random.default_rng((self.seed, PROBES)).integers(0, 2**64, probes, np.uint64)
         return self.count(keys) / probes
 
-    def modelled_rate(self, inserted: Iterable[float] | None = None) -> float:
-        """Return the expected rate of false positives. `inserted` gives the number of keys in each
-        slice (part of the filter); by default, these are the present numbers."""
+    def modelled_rate(self) -> float:
+        """Return the expected rate of false positives with the present number of keys."""
         wrong = 1.0
-        counts = self.slices[:, kernel.INSERTED] if inserted is None else inserted
-        for keys, row in zip(counts, self.slices, strict=True):
-            load = float(keys) / int(row[kernel.BLOCKS])
-            wrong *= 1 - expected_rate(load, int(row[kernel.PROBES]))
+        for _, blocks, probes, _, inserted in self.slices.tolist():
+            wrong *= 1 - expected_rate(inserted / blocks, probes)
         return 1 - wrong
-
-    def _chunks(self) -> Iterator[Any]:
-        view = self.words.view(np.uint8)
-        for i in range(0, len(view), _CHUNK):
-            yield view[i : i + _CHUNK]
 
     def finish(self) -> None:
         """Write the header, which completes the file."""
         digest = xxhash.xxh3_128()
-        for chunk in self._chunks():
-            digest.update(chunk)
+        view = self.words.view(np.uint8)
+        for at in range(0, len(view), _CHUNK):
+            digest.update(view[at : at + _CHUNK])  # type: ignore[arg-type]
         self.checksum = digest.hexdigest()
         slices = [
             Slice(blocks=int(b), probes=int(p), capacity=int(c), inserted=int(n), rate=rate)
@@ -371,43 +343,17 @@ def grown_from(paths: list[Path]) -> list[Path]:
 CUT = "seen_paragraph"  # the name of the rule that cuts passages
 # Documents per batch: a single book may hold a million keys.
 ROWS = 500
-READ = ["keys", "first", "last", "start", "end"]
+READ = ["keys", "count", "start", "end"]
 # A filter does not know which documents set its bits, so clusters and partners stay empty.
 SCHEMA = pa.schema([*COLUMNS, ("overlap", pa.float64())])
 
 
-@dataclass(frozen=True)
-class Rules:
-    """A rule that removes units (paragraphs or documents) by their share of keys seen before."""
-
-    threshold: float  # the largest share of seen keys in a kept unit
-    reached: bool = False  # True: remove a unit also if its share equals the threshold
-    documents: bool = False  # True: also remove whole documents, by the same rule
-    spanning: bool = False  # True: judge documents first, by n-grams that may span paragraphs
-    whole: bool = False  # True: units are documents
-
-    def exceeds(self, seen: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """Return bool[n]: True where the share `seen` / `keys` (int64[n] each) is too large."""
-        share = np.divide(seen, keys, out=np.zeros(len(seen)), where=keys > 0)
-        enough = share >= self.threshold if self.reached else share > self.threshold
-        return enough & (keys > 0)
-
-
-@njit(nogil=True)
-def _exceeds(seen, keys, threshold, reached):
-    if keys == 0:
-        return False
-    share = seen / keys
-    return share >= threshold if reached else share > threshold
-
-
 @njit(cache=True, nogil=True)
-def check_in_order(words, slices, key_rows, keys, unit_rows, count, threshold, reached, hits, seen):
+def check_in_order(words, slices, key_rows, keys, unit_rows, count, threshold, hits, seen):
     """Look up all keys, one unit (a paragraph or document) after the other. If the share of a
-    unit's keys that were in the filter before is at most `threshold` (less than `threshold` if
-    `reached`), insert the unit's keys. Unit u has count[u] of the keys, and seen[u] is set to the
-    number that were in the filter before. Ignore the return value; it only keeps the compiler from
-    removing the loads of memory ahead of use."""
+    unit's keys that were in the filter before is at most `threshold`, insert its keys. Unit u has
+    count[u] of the keys, and seen[u] is set to the number that were in the filter before. Ignore
+    the return value; it only keeps the compiler from removing the loads of memory ahead of use."""
     read = np.uint64(0)
     ahead = np.int64(0)
     for r in range(len(key_rows) - 1):
@@ -419,66 +365,9 @@ def check_in_order(words, slices, key_rows, keys, unit_rows, count, threshold, r
                 read |= touch(words, slices, keys, ahead, reach)
                 ahead = reach
             seen[u] = look_up(words, slices, keys, at, stop, hits)
-            if not _exceeds(seen[u], count[u], threshold, reached):
+            if seen[u] / count[u] <= threshold:
                 insert_new(words, slices, keys, at, stop, hits)
             at = stop
-    return read
-
-
-@njit(cache=True, nogil=True)
-def check_documents_first(
-    words,
-    slices,
-    key_rows,
-    keys,
-    unit_rows,
-    first,
-    last,
-    threshold,
-    reached,
-    hits,
-    seen,
-    of_document,
-    total,
-):
-    """Look up and insert keys as the comments of DCLM's program bff describe its mode `both`.
-
-    A document is removed if too many of its keys were seen before. In a kept document, a unit (a
-    paragraph) is removed if too many of the keys wholly within the unit were seen before. A key is
-    a hash of words, which may lie in several units: first[u] keys begin in unit u, and last[u] keys
-    end in it (int64[units]). All keys of a document are looked up first. Then its keys are
-    inserted, except those with words in a removed unit.
-
-    Fills int64 arrays. Of the keys wholly within a unit, `of_document` counts all and `seen` those
-    seen before. Of all keys of a document, `total` counts those seen before. Ignore the return
-    value; it only keeps the compiler from removing the loads of memory ahead of use."""
-    read = np.uint64(0)
-    most = np.int64(0)
-    for r in range(len(key_rows) - 1):
-        most = max(most, key_rows[r + 1] - key_rows[r])
-    begin = np.empty(most, np.int64)
-    finish = np.empty(most, np.int64)
-    for r in range(len(key_rows) - 1):
-        at, stop = key_rows[r], key_rows[r + 1]
-        read |= touch(words, slices, keys, at, stop)
-        total[r] = look_up(words, slices, keys, at, stop, hits)
-        k = j = 0
-        for u in range(unit_rows[r], unit_rows[r + 1]):
-            begin[k : k + first[u]] = u
-            k += first[u]
-            finish[j : j + last[u]] = u
-            j += last[u]
-        for k in range(stop - at):
-            if begin[k] == finish[k]:
-                of_document[begin[k]] += 1
-                seen[begin[k]] += hits[at + k]
-        if _exceeds(total[r], stop - at, threshold, reached):
-            continue
-        for k in range(stop - at):
-            for u in range(begin[k], finish[k] + 1):
-                if _exceeds(seen[u], of_document[u], threshold, reached):
-                    hits[at + k] = 1  # removed with the unit, so not inserted
-        insert_new(words, slices, keys, at, stop, hits)
     return read
 
 
@@ -495,7 +384,7 @@ def own_batches(sketches: Sketches, columns: list[str]) -> Iterator[pa.RecordBat
 
 
 def count_keys(sketches: Sketches) -> int:
-    return sum(int(_lists(b.column(0))[1].sum()) for b in own_batches(sketches, ["first"]))
+    return sum(int(_lists(b.column(0))[1].sum()) for b in own_batches(sketches, ["count"]))
 
 
 @dataclass
@@ -508,59 +397,44 @@ class Tally:
     grown: int = 0  # slices added to the filter
 
 
-def decide(sketches: Sketches, bloom: BloomFilter, rules: Rules, method: str) -> Tally:
-    """Write the decisions, and insert the keys of kept text into the filter. Every document with a
-    key that was seen before gets one row: `overlap` is the share of such keys, and `drop` is true
-    if the document is removed. Each passage cut from a kept document gets another row."""
+def decide(
+    sketches: Sketches, bloom: BloomFilter, threshold: float, documents: bool, method: str
+) -> Tally:
+    """Write the decisions, and insert the keys of kept text into the filter. A unit (paragraph or
+    document) is removed if more than a share `threshold` of its keys was seen before; with
+    `documents`, the same rule also removes whole documents. Every document with a key that was seen
+    before gets one row: `overlap` is the share of such keys, and `drop` is true if the document is
+    removed. Each passage cut from a kept document gets another row."""
     tally = Tally()
     with pq.ParquetWriter(sketches.decisions, SCHEMA) as writer:
         for batch in own_batches(sketches, READ):
-            writer.write_table(_batch(batch, bloom, rules, method, tally))
+            writer.write_table(_batch(batch, bloom, threshold, documents, method, tally))
     return tally
 
 
 def _batch(
-    batch: pa.RecordBatch, bloom: BloomFilter, rules: Rules, method: str, tally: Tally
+    batch: pa.RecordBatch,
+    bloom: BloomFilter,
+    threshold: float,
+    documents: bool,
+    method: str,
+    tally: Tally,
 ) -> pa.Table:
     key_rows, keys = _lists(batch.column("keys"))
-    unit_rows, first = _lists(batch.column("first"))
+    unit_rows, count = _lists(batch.column("count"))
     tally.keys += len(keys)
     tally.grown += bloom.reserve(len(keys))
     hits = np.zeros(len(keys), np.uint8)
-    seen = np.zeros(len(first), np.int64)
-    limit = (rules.threshold, rules.reached)
-    if rules.spanning:
-        last = _lists(batch.column("last"))[1]
-        own = np.zeros(len(first), np.int64)
-        total = np.zeros(len(batch), np.int64)
-        check_documents_first(
-            bloom.words,
-            bloom.slices,
-            key_rows,
-            keys,
-            unit_rows,
-            first,
-            last,
-            *limit,
-            hits,
-            seen,
-            own,
-            total,
-        )
-    else:
-        check_in_order(
-            bloom.words, bloom.slices, key_rows, keys, unit_rows, first, *limit, hits, seen
-        )
-        own = first
-        total = np.concatenate([[0], np.cumsum(seen)])
-        total = total[unit_rows[1:]] - total[unit_rows[:-1]]
+    seen = np.zeros(len(count), np.int64)
+    layout = key_rows, keys, unit_rows, count
+    check_in_order(bloom.words, bloom.slices, *layout, threshold, hits, seen)
+    total = np.concatenate([[0], np.cumsum(seen)])
+    total = total[unit_rows[1:]] - total[unit_rows[:-1]]
     all_keys = np.diff(key_rows)
-    above = rules.exceeds(seen, own)
-    whole = rules.documents or rules.whole
-    dropped = rules.exceeds(total, all_keys) if whole else np.zeros(len(batch), np.bool_)
-    rows = np.repeat(np.arange(len(batch)), np.diff(unit_rows))
-    cut = np.flatnonzero(above & ~dropped[rows])
     share = np.divide(total, all_keys, out=np.zeros(len(batch)), where=all_keys > 0)
+    dropped = documents & (share > threshold)
+    rows = np.repeat(np.arange(len(batch)), np.diff(unit_rows))
+    cut = np.flatnonzero((seen / count > threshold) & ~dropped[rows])
     recorded = np.flatnonzero((total > 0) | dropped)
     tally.documents += int(dropped.sum())
     tally.passages += len(cut)
@@ -570,7 +444,7 @@ def _batch(
     order = np.argsort(at, kind="stable")
     passage = np.repeat([False, True], [len(recorded), len(cut)])
     drop = np.concatenate([dropped[recorded], np.ones(len(cut), np.bool_)])
-    similar = np.concatenate([share[recorded], seen[cut] / own[cut]])
+    similar = np.concatenate([share[recorded], seen[cut] / count[cut]])
     spans = [np.concatenate([np.zeros(len(recorded), np.int64), s]) for s in spans]
     columns = {
         "part": batch.column("part").take(pa.array(at[order])),
@@ -586,28 +460,6 @@ def _batch(
     return pa.Table.from_batches([completed(SCHEMA, len(at), columns)])
 
 
-POINTS = 40
-
-
-def _share(value: float) -> str:
-    return f"{value:.4g}" if value else f"none of {PROBES:,}"
-
-
-def _curve(bloom: BloomFilter, rate: float, unit: str) -> Curve:
-    counts = bloom.slices[:, kernel.INSERTED].astype(np.float64)
-    most = max(bloom.slices[-1, kernel.CAPACITY], counts[-1])
-    x = np.linspace(0, float(most), POINTS)
-    y = [bloom.modelled_rate([*counts[:-1], last]) for last in x]
-    return Curve(
-        "False positives while the filter fills",
-        f"{unit} in the filter",
-        f"share of new {unit} wrongly taken as seen",
-        [float(v + counts[:-1].sum()) for v in x],
-        y,
-        (float(counts.sum()), rate, "this run (measured)"),
-    )
-
-
 def report(
     bloom: BloomFilter, tally: Tally, before: int, unit: str, expected: int | None
 ) -> Decided:
@@ -616,11 +468,12 @@ def report(
     such as `n-grams`."""
     asked = bloom.rate
     rate, fill, new = bloom.measured_rate(), bloom.fill(), bloom.inserted - before
+    measured = f"{rate:.4g}" if rate else f"none of {PROBES:,}"
     slices = len(bloom.slices)
     notes = [
         f"The filter holds {bloom.inserted:,} {unit} ({new:,} of this run's {tally.keys:,}) in"
         f" {bloom.bytes:,} bytes; {fill:.1%} of its bits are set.",
-        f"False positives: {asked:g} requested for a full filter, {_share(rate)} measured with"
+        f"False positives: {asked:g} requested for a full filter, {measured} measured with"
         f" {PROBES:,} random keys, {bloom.modelled_rate():.4g} expected at this fill.",
         "A Bloom filter does not record which document a key came from, so decisions name no"
         " partner.",
@@ -646,7 +499,7 @@ def report(
         "false_positives": rate,
         "fill": fill,
     }
-    return Decided(counts, notes, [_curve(bloom, rate, unit)])
+    return Decided(counts, notes)
 
 
 @njit(cache=True, nogil=True)

@@ -11,8 +11,8 @@ key * M, key * M^2, ... modulo 2^64 select its bits in the block.
 
 A unit is what is removed as a whole: a paragraph or a document. In n-gram modes (DCLM's bff,
 dedup/bff/src/main.rs) its keys are hashes of all runs of n words (UAX #29, punctuation included,
-case kept). A unit of fewer than n words has one key, a hash of all its words, or none if it has
-fewer than the least number of words. In Dolma's modes a unit has one key, a hash of its bytes."""
+case kept). A unit of fewer than n words has no key. In Dolma's modes a unit has one key, a hash of
+its bytes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from curate.corpus.shuffle.buckets import popcount
 from curate.text.buffers import as_large_string, text_buffers
 from curate.text.compared import in_form
 from curate.text.hashing import hash128, mix
@@ -42,9 +43,6 @@ AHEAD = 256  # keys whose blocks are prefetched together: 16 kB
 _M = np.uint64(0x9E3779B97F4A7C15)
 _32, _55, _6, _3 = np.uint64(32), np.uint64(55), np.uint64(6), np.uint64(3)
 _63, _ONE = np.uint64(63), np.uint64(1)
-# Masks to count the bits of a word.
-_PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
-_BYTES, _ONES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 # Columns of the array `slices`: int64[slices, 5].
 FIRST, BLOCKS, PROBES, CAPACITY, INSERTED = range(5)
 
@@ -142,31 +140,10 @@ def count_hits(words, slices, keys):
 
 
 @njit(cache=True, nogil=True)
-def add_keys(words, slices, keys, hits):
-    """Insert the keys one by one. Set hits[k] (uint8) to 1 if keys[k] was already present."""
-    s = open_slice(slices)
-    bits_read = np.uint64(0)
-    ahead = 0
-    for k in range(len(keys)):
-        if k == ahead:
-            ahead = min(len(keys), k + AHEAD)
-            bits_read |= touch(words, slices, keys, k, ahead)
-        hits[k] = contains(words, slices, keys[k])
-        if hits[k] == 0:
-            slices[s, INSERTED] += insert(words, slices, s, keys[k])
-            if slices[s, INSERTED] >= slices[s, CAPACITY]:
-                s = open_slice(slices)
-    return bits_read
-
-
-@njit(cache=True, nogil=True)
 def count_bits(words):
     total = np.int64(0)
     for w in words:
-        w -= (w >> _ONE) & _PAIRS
-        w = (w & _FOURS) + ((w >> np.uint64(2)) & _FOURS)
-        w = (w + (w >> np.uint64(4))) & _BYTES
-        total += np.int64((w * _ONES) >> np.uint64(56))
+        total += popcount(w)
     return total
 
 
@@ -181,36 +158,29 @@ class Grams:
     start: np.ndarray  # int64[units], the unit's first byte in its document
     end: np.ndarray  # int64[units], the end of the unit's bytes (exclusive)
     keys: np.ndarray  # uint64, in the order of the units
-    first: np.ndarray  # int64[units], the number of keys that begin in the unit
-    last: np.ndarray  # the number that end in it; the same array if no key spans units
+    count: np.ndarray  # int64[units], the number of the unit's keys
 
     def table(self) -> pa.Table:
-        """Return a table with one row per document and list columns keys, first, last, start and
-        end. The lists in `last` are empty if no key spans two units (`last` equals `first`)."""
-        before = np.concatenate([[0], np.cumsum(self.first)])
+        """Return a table with one row per document and list columns keys, count, start and end."""
+        before = np.concatenate([[0], np.cumsum(self.count)])
         lists = {
             "keys": (before[self.rows], self.keys),
-            "first": (self.rows, self.first),
-            "last": (self.rows, self.last if self.last is not self.first else self.last[:0]),
+            "count": (self.rows, self.count),
             "start": (self.rows, self.start),
             "end": (self.rows, self.end),
         }
         return pa.table(
             {
-                name: pa.LargeListArray.from_arrays(
-                    pa.array(np.minimum(ends, len(values)), pa.int64()), pa.array(values)
-                )
+                name: pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), pa.array(values))
                 for name, (ends, values) in lists.items()
             }
         )
 
 
 @njit(nogil=True)
-def _runs(hashes, count, size, least, seed, out):
+def _runs(hashes, count, size, seed, out):
     if count < size:
-        if count < least or count == 0:
-            return 0
-        size = count
+        return 0
     top = np.uint64(1)
     for _ in range(size - 1):
         top *= _PRIME
@@ -226,7 +196,7 @@ def _runs(hashes, count, size, least, seed, out):
 
 
 @njit(cache=True, nogil=True)
-def unit_grams(data, start, end, kinds, states, size, least, seed):
+def unit_grams(data, start, end, kinds, states, size, seed):
     """Return (keys, count): the hashes of all n-grams in order (uint64), and the number of n-grams
     of each unit (int64[units]). Unit k is data[start[k]:end[k]]."""
     capacity = longest(start, end) + 1
@@ -240,38 +210,9 @@ def unit_grams(data, start, end, kinds, states, size, least, seed):
     n = 0
     for k in range(len(start)):
         words = uax_hashes(data, start[k], end[k], kinds, states, starts, ends, hashes)
-        count[k] = _runs(hashes, words, size, least, seed, keys[n:])
+        count[k] = _runs(hashes, words, size, seed, keys[n:])
         n += count[k]
     return keys[:n], count
-
-
-@njit(cache=True, nogil=True)
-def spanning_grams(data, offsets, rows, start, end, kinds, states, size, least, seed):
-    """Hash the n-grams of each document; they may begin in one unit and end in another. Unit k is
-    the piece data[start[k]:end[k]] of a document. Returns (keys, first, last): the hashes (uint64),
-    and per unit (int64) the number of n-grams that begin in it and the number that end in it."""
-    n_rows = len(offsets) - 1
-    capacity = longest(offsets[:-1], offsets[1:]) + 1
-    starts, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-    hashes = np.empty(capacity, np.uint64)
-    keys = np.empty(offsets[n_rows] - offsets[0], np.uint64)
-    first = np.zeros(len(start), np.int64)
-    last = np.zeros(len(start), np.int64)
-    n = 0
-    for r in range(n_rows):
-        words = uax_hashes(data, offsets[r], offsets[r + 1], kinds, states, starts, ends, hashes)
-        runs = _runs(hashes, words, size, least, seed, keys[n:])
-        length = words - runs + 1
-        a = z = rows[r]
-        for k in range(runs):
-            while starts[k] >= end[a]:
-                a += 1
-            while starts[k + length - 1] >= end[z]:
-                z += 1
-            first[a] += 1
-            last[z] += 1
-        n += runs
-    return keys[:n], first, last
 
 
 @njit(cache=True, nogil=True)
@@ -297,18 +238,13 @@ def _grams(
     start: np.ndarray,
     end: np.ndarray,
     keys: np.ndarray,
-    first: np.ndarray,
-    last: np.ndarray,
+    count: np.ndarray,
 ) -> Grams:
     _, offsets = docs.buffers()
     base = np.repeat(offsets[:-1], np.diff(rows))
-    has_keys = (first > 0) | (last > 0)
+    has_keys = count > 0
     kept = np.concatenate([[0], np.cumsum(has_keys)])[rows]
-    first_kept = first[has_keys]
-    last_kept = first_kept if last is first else last[has_keys]
-    return Grams(
-        kept, (start - base)[has_keys], (end - base)[has_keys], keys, first_kept, last_kept
-    )
+    return Grams(kept, (start - base)[has_keys], (end - base)[has_keys], keys, count[has_keys])
 
 
 def _windows(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -325,31 +261,13 @@ def _documents(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.arange(len(offsets)), offsets[:-1], offsets[1:]
 
 
-def grams_of(
-    docs: Documents, whole: bool, size: int, least: int, seed: int, compare: str = "raw"
-) -> Grams:
+def grams_of(docs: Documents, whole: bool, size: int, seed: int, compare: str = "raw") -> Grams:
     """Return the n-grams (runs of `size` words) of each unit, as hashes. A unit is a document if
     `whole`; otherwise it is a paragraph, and texts are divided as in DCLM's program bff."""
     rows, start, end = _documents(docs) if whole else _windows(docs)
     texts = in_form(docs.buffers()[0], start, end, compare)
-    keys, count = unit_grams(*texts, class_table(), state_table(), size, least, np.uint64(seed))
-    return _grams(docs, rows, start, end, keys, count, count)
-
-
-def both_grams(docs: Documents, size: int, least: int, seed: int, compare: str = "raw") -> Grams:
-    """Return the hashes of each document's n-grams (runs of `size` words), and two numbers for each
-    paragraph: how many n-grams begin in it, and how many end in it. An n-gram may span several
-    paragraphs."""
-    data, offsets = docs.buffers()
-    rows, start, end = _windows(docs)
-    data, begins, ends = in_form(data, start, end, compare)
-    if compare != "raw":
-        offsets = np.append(begins, ends[-1] if len(ends) else 0)[rows]
-    tables = class_table(), state_table()
-    keys, first, last = spanning_grams(
-        data, offsets, rows, begins, ends, *tables, size, least, np.uint64(seed)
-    )
-    return _grams(docs, rows, start, end, keys, first, last)
+    keys, count = unit_grams(*texts, class_table(), state_table(), size, np.uint64(seed))
+    return _grams(docs, rows, start, end, keys, count)
 
 
 def paragraph_keys(docs: Documents, seed: int, compare: str = "raw") -> Grams:
@@ -359,7 +277,7 @@ def paragraph_keys(docs: Documents, seed: int, compare: str = "raw") -> Grams:
     keys, count = whole_keys(*texts, np.uint64(seed))
     end = lines.end + 1
     end[lines.rows[1:] - 1] -= 1
-    return _grams(docs, lines.rows, lines.start, end, keys, count, count)
+    return _grams(docs, lines.rows, lines.start, end, keys, count)
 
 
 def document_keys(docs: Documents, seed: int, key: str, compare: str = "raw") -> Grams:
@@ -371,4 +289,4 @@ def document_keys(docs: Documents, seed: int, key: str, compare: str = "raw") ->
         data, offsets = text_buffers(as_large_string(docs.table["url"]))
     texts = in_form(data, offsets[:-1], offsets[1:], compare)
     keys, count = whole_keys(*texts, np.uint64(seed))
-    return _grams(docs, rows, start, end, keys, count, count)
+    return _grams(docs, rows, start, end, keys, count)

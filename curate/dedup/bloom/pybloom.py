@@ -72,14 +72,11 @@ class BloomFile(Step, FromFiles):
 
     only_measures: ClassVar[bool] = True
 
-    file: str = Field(
-        min_length=1,
-        description="Path of a filter file, written by pybloom-live's BloomFilter.tofile or by"
-        " `llmcurate export --format bloom`.",
-    )
-    key: Literal["url", "text"] = Field(
-        "url", description="The field of a document to look up: its URL or its text."
-    )
+    file: str = Field(min_length=1)
+    """Path of a filter file, written by pybloom-live's BloomFilter.tofile or by `llmcurate export
+    --format bloom`."""
+    key: Literal["url", "text"] = "url"
+    """The field of a document to look up: its URL or its text."""
     _filter: Any = PrivateAttr(default=None)
 
     def identity(self) -> Identity:

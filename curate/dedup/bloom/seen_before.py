@@ -21,7 +21,7 @@ from curate.dedup.removal import DedupStep
 from curate.documents.documents import NUMBER, Documents
 from curate.steps.contracts import Identity, step
 
-Mode = Literal["old-both", "paragraph", "document", "both", "dolma-paragraph", "dolma-document"]
+Mode = Literal["old-both", "paragraph", "document", "dolma-paragraph", "dolma-document"]
 DOLMA = "dolma-"  # prefix of Dolma's modes
 # desired_false_positive_rate in Dolma's configurations (configs/dolma-v1_5, doc_dedupe/cc_en_*.yaml
 # and para_dedupe/cc-middle.yaml).
@@ -42,62 +42,26 @@ class DedupBloom(DedupStep):
     after_sketches: ClassVar[frozenset[str]] = frozenset({"threshold", "false_positives"})
     cumulative: ClassVar[bool] = True
 
-    mode: Mode = Field(
-        "old-both",
-        description=(
-            "The rules to apply. `old-both`, `paragraph`, `document` and `both` are the"
-            " --remove-type values of DCLM's bff, which compares n-grams. `dolma-paragraph` and"
-            " `dolma-document` are Dolma's rules, which compare whole paragraphs or documents."
-        ),
-    )
-    ngram: int = Field(
-        13,
-        ge=1,
-        le=1_000,
-        description="Words per n-gram, punctuation included (UAX #29; 13 in DCLM, Li et al. 2024).",
-    )
-    min_ngram: int | None = Field(
-        None,
-        ge=1,
-        le=1_000,
-        description=(
-            "A paragraph or document that is shorter than an n-gram is looked up as a whole if it"
-            " has at least this many words. Default: `ngram`, so shorter texts are never"
-            " looked up."
-        ),
-    )
-    threshold: float = Field(
-        0.8,
-        ge=0.0,
-        le=1.0,
-        description="Remove texts with a larger share of seen n-grams (in mode `both`: or equal).",
-    )
-    key: Literal["text", "url"] = Field(
-        "text",
-        description="The field by which mode `dolma-document` compares documents.",
-    )
-    expected: int | None = Field(
-        None,
-        ge=1,
-        description=(
-            "Number of n-grams that the filter has room for, including those of earlier runs."
-            " Default: the number of n-grams in the input."
-        ),
-    )
-    false_positives: float = Field(
-        0.01,
-        ge=1e-9,
-        le=0.5,
-        description=(
-            "Share of new n-grams that a full filter wrongly reports as seen. Default: 0.01, and"
-            " 0.000001 in Dolma's modes (from its configurations)."
-        ),
-    )
-    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the hashes of n-grams.")
-    survivor: survivors.Survivor = Field(
-        "first",
-        description="Always `first`: a Bloom filter cannot go back to an earlier document.",
-    )
+    mode: Mode = "old-both"
+    """The rules to apply. `old-both`, `paragraph` and `document` are --remove-type values of DCLM's
+    bff, which compares n-grams. `dolma-paragraph` and `dolma-document` are Dolma's rules, which
+    compare whole paragraphs or documents."""
+    ngram: int = Field(13, ge=1, le=1_000)
+    """Words per n-gram, punctuation included (UAX #29; 13 in DCLM, Li et al. 2024)."""
+    threshold: float = Field(0.8, ge=0.0, le=1.0)
+    """Remove texts with a larger share of seen n-grams."""
+    key: Literal["text", "url"] = "text"
+    """The field by which mode `dolma-document` compares documents."""
+    expected: int | None = Field(None, ge=1)
+    """Number of n-grams that the filter has room for, including those of earlier runs. Default: the
+    number of n-grams in the input."""
+    false_positives: float = Field(0.01, ge=1e-9, le=0.5)
+    """Share of new n-grams that a full filter wrongly reports as seen. Default: 0.01, and 0.000001
+    in Dolma's modes (from its configurations)."""
+    seed: int = Field(0, ge=0, lt=2**63)
+    """Seed of the hashes of n-grams."""
+    survivor: survivors.Survivor = "first"
+    """Always `first`: a Bloom filter cannot go back to an earlier document."""
 
     @model_validator(mode="before")
     @classmethod
@@ -117,8 +81,6 @@ class DedupBloom(DedupStep):
 
     @model_validator(mode="after")
     def _settings_fit(self) -> DedupBloom:
-        if self.min_ngram is not None and self.min_ngram > self.ngram:
-            raise ValueError("min_ngram: must not be larger than ngram")
         if self.key == "url" and self.mode != "dolma-document":
             raise ValueError("key: url needs mode: dolma-document")
         return self
@@ -149,10 +111,6 @@ class DedupBloom(DedupStep):
         return self.mode.startswith(DOLMA)
 
     @property
-    def _unit_name(self) -> str:
-        return f"{self.mode.removeprefix(DOLMA)}s" if self._dolma else "n-grams"
-
-    @property
     def limit(self) -> float:
         """The threshold in effect: 1.0 in Dolma's modes (whole paragraphs or documents)."""
         return 1.0 if self._dolma else self.threshold
@@ -165,20 +123,17 @@ class DedupBloom(DedupStep):
         form = f" in {self.compare} {self.comparison['unicode']}" if self.comparison else ""
         if self._dolma:
             return f"murmur3-128 low of {self.mode.removeprefix(DOLMA)} {self.key}{form}"
-        least = self.min_ngram or self.ngram
-        units = "documents" if self.mode in ("document", "both") else "paragraphs"
-        return f"{self.ngram}-grams (least {least}) of UAX29 words {UNICODE} in {units}{form}"
+        units = "documents" if self.mode == "document" else "paragraphs"
+        return f"{self.ngram}-grams of UAX29 words {UNICODE} in {units}{form}"
 
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.bloom import kernel
 
-        how = (self.ngram, self.min_ngram or self.ngram, self.seed, self.compare)
+        how = (self.ngram, self.seed, self.compare)
         if self.mode == "dolma-paragraph":
             grams = kernel.paragraph_keys(docs, self.seed, self.compare)
         elif self.mode == "dolma-document":
             grams = kernel.document_keys(docs, self.seed, self.key, self.compare)
-        elif self.mode == "both":
-            grams = kernel.both_grams(docs, *how)
         else:
             grams = kernel.grams_of(docs, self.mode == "document", *how)
         return grams.table()
@@ -186,7 +141,6 @@ class DedupBloom(DedupStep):
     def resolve(self, sketches: Sketches) -> Decided:
         from curate.dedup.bloom.filter import (
             BloomFilter,
-            Rules,
             count_keys,
             decide,
             grown_from,
@@ -194,13 +148,8 @@ class DedupBloom(DedupStep):
         )
         from llmcurate.base.disk.files import clear_temporary, replacing
 
-        rules = Rules(
-            0.0 if self._dolma else self.threshold,
-            reached=self.mode == "both",
-            documents=self.mode in ("old-both", "both"),
-            spanning=self.mode == "both",
-            whole=self.mode in ("document", "dolma-document"),
-        )
+        threshold = 0.0 if self._dolma else self.threshold
+        documents = self.mode in ("old-both", "document", "dolma-document")
         clear_temporary(sketches.folder)  # left by a killed run; an index must not contain it
         earlier = grown_from([folder / FILTER for _, folder in sketches.earlier])
         with replacing(sketches.folder / FILTER) as aside:
@@ -210,9 +159,10 @@ class DedupBloom(DedupStep):
             before = bloom.inserted
             # `expected` includes the keys of earlier runs.
             bloom.reserve(self.expected - before if self.expected else count_keys(sketches))
-            tally = decide(sketches, bloom, rules, self.method)
+            tally = decide(sketches, bloom, threshold, documents, self.method)
             bloom.finish()
-        return report(bloom, tally, before, self._unit_name, self.expected)
+        unit = f"{self.mode.removeprefix(DOLMA)}s" if self._dolma else "n-grams"
+        return report(bloom, tally, before, unit, self.expected)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         at = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())

@@ -43,97 +43,44 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
         {"threshold", "max_hits", "min_piece", "max_pieces"}
     )
 
-    evals: tuple[str, ...] = Field(
-        min_length=1,
-        description=(
-            "Files of evaluation items, as FILE or NAME=FILE: JSONL, a JSON array, "
-            "parquet, or text with one item per line."
-        ),
-    )
-    fields: tuple[str, ...] = Field(
-        (),
-        description=(
-            "Fields whose strings form the text of an item, in order. Default: the field `text`,"
-            " or else all strings of a row except `id`."
-        ),
-    )
-    mode: Literal["13-gram", "50-char", "overlap", "jaccard"] = Field(
-        "13-gram",
-        description=(
-            "The way to compare items with documents: `13-gram` as in GPT-3 (Brown et al. 2020, "
-            "appendix C), `50-char` as in GPT-4 (technical report, appendix C), `overlap` as in "
-            "PaLM (Chowdhery et al. 2022, section 8). `jaccard` finds documents that are near "
-            "duplicates of an item, by the Jaccard similarity of their n-grams (Borgeaud et al. "
-            "2022, section 2.1)."
-        ),
-    )
-    ngram: int | None = Field(
-        None,
-        ge=2,
-        le=64,
-        description=(
-            "Words in a window. Default: 8 for mode `overlap` (Chowdhery et al. 2022, section 8),"
-            " 13 for mode `jaccard` (Borgeaud et al. 2022)."
-        ),
-    )
-    threshold: float | None = Field(
-        None,
-        gt=0.0,
-        le=1.0,
-        description=(
-            "Share from which a document is contaminated. Mode `overlap`: share of the item's"
-            " windows in the document, default 0.7 (Chowdhery et al. 2022, section 8). Mode"
-            " `jaccard`: Jaccard similarity of the windows of both, default 0.8."
-        ),
-    )
-    shortest: int | None = Field(
-        None,
-        ge=1,
-        description=(
-            "Length of the shortest item to search for, in words, or in letters and digits for mode"
-            " `50-char`. Default: 8 words, or 25 letters and digits; `ngram` in mode `jaccard`."
-        ),
-    )
-    samples: int | None = Field(
-        None,
-        ge=1,
-        description="Random windows per item in mode `50-char` (GPT-4's report: 3). Default: all.",
-    )
-    seed: int = Field(0, ge=0, description="Seed of the random windows.")
-    max_hits: int | None = Field(
-        None,
-        ge=1,
-        description=(
-            "Ignore windows that are in more documents than this (10 in Brown et al. 2020, in a"
-            " deduplicated corpus). Default: no limit."
-        ),
-    )
-    max_items: int | None = Field(
-        100,
-        ge=1,
-        description="Ignore windows of more items than this, such as instructions. In a recipe,"
-        " null: no limit.",
-    )
-    action: Literal["drop", "cut"] = Field(
-        "drop",
-        description="`drop` removes a contaminated document, `cut` its matches with their context.",
-    )
-    context: int = Field(
-        200,
-        ge=0,
-        le=100_000,
-        description="Characters to cut on each side of a match (Brown et al. 2020, appendix C).",
-    )
-    min_piece: int = Field(
-        200,
-        ge=0,
-        description="Cut pieces of fewer characters as well (Brown et al. 2020, appendix C).",
-    )
-    max_pieces: int = Field(
-        10,
-        ge=1,
-        description="Drop documents that are cut into more pieces (Brown et al. 2020, appendix C).",
-    )
+    evals: tuple[str, ...] = Field(min_length=1)
+    """Files of evaluation items, as FILE or NAME=FILE: JSONL, a JSON array, parquet, or text with
+    one item per line."""
+    fields: tuple[str, ...] = ()
+    """Fields whose strings form the text of an item, in order. Default: the field `text`, or else
+    all strings of a row except `id`."""
+    mode: Literal["13-gram", "50-char", "overlap", "jaccard"] = "13-gram"
+    """The way to compare items with documents: `13-gram` as in GPT-3 (Brown et al. 2020, appendix
+    C), `50-char` as in GPT-4 (technical report, appendix C), `overlap` as in PaLM (Chowdhery et al.
+    2022, section 8). `jaccard` finds documents that are near duplicates of an item, by the Jaccard
+    similarity of their n-grams (Borgeaud et al. 2022, section 2.1)."""
+    ngram: int | None = Field(None, ge=2, le=64)
+    """Words in a window. Default: 8 for mode `overlap` (Chowdhery et al. 2022, section 8), 13 for
+    mode `jaccard` (Borgeaud et al. 2022)."""
+    threshold: float | None = Field(None, gt=0.0, le=1.0)
+    """Share from which a document is contaminated. Mode `overlap`: share of the item's windows in
+    the document, default 0.7 (Chowdhery et al. 2022, section 8). Mode `jaccard`: Jaccard similarity
+    of the windows of both, default 0.8."""
+    shortest: int | None = Field(None, ge=1)
+    """Length of the shortest item to search for, in words, or in letters and digits for mode
+    `50-char`. Default: 8 words, or 25 letters and digits; `ngram` in mode `jaccard`."""
+    samples: int | None = Field(None, ge=1)
+    """Random windows per item in mode `50-char` (GPT-4's report: 3). Default: all."""
+    seed: int = Field(0, ge=0)
+    """Seed of the random windows."""
+    max_hits: int | None = Field(None, ge=1)
+    """Ignore windows that are in more documents than this (10 in Brown et al. 2020, in a
+    deduplicated corpus). Default: no limit."""
+    max_items: int | None = Field(100, ge=1)
+    """Ignore windows of more items than this, such as instructions. In a recipe, null: no limit."""
+    action: Literal["drop", "cut"] = "drop"
+    """`drop` removes a contaminated document, `cut` its matches with their context."""
+    context: int = Field(200, ge=0, le=100_000)
+    """Characters to cut on each side of a match (Brown et al. 2020, appendix C)."""
+    min_piece: int = Field(200, ge=0)
+    """Cut pieces of fewer characters as well (Brown et al. 2020, appendix C)."""
+    max_pieces: int = Field(10, ge=1)
+    """Drop documents that are cut into more pieces (Brown et al. 2020, appendix C)."""
 
     _windows: Any = PrivateAttr(default=None)
     _search: Any = PrivateAttr(default=None)
@@ -161,9 +108,8 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
 
     @property
     def shared_key_column(self) -> str | None:
-        """Return "" (no shared keys) if each document is decided alone, or None if any document may
-        affect any other. The value is None if `max_hits` is set, which counts documents of the
-        whole corpus."""
+        """Return "" (each document is decided alone), or None with `max_hits`, which counts
+        documents of the whole corpus."""
         return "" if self.max_hits is None else None
 
     @property
@@ -181,8 +127,8 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
         return f"contains {decision.similarity:.0%} of {item}"
 
     def leaves(self) -> list[str]:
-        """Return the file name of the report on contamination, in a list. If the label of this step
-        has a suffix, so has the file name."""
+        """Return the file name of the report on contamination, with the suffix of this step's
+        label."""
         return [f"contamination{self.label.removeprefix(self.name)}.parquet"]
 
     def resources(self) -> list[str]:
@@ -195,8 +141,7 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
         return identity if self.action == "cut" else identity.without(["context"])
 
     def windows(self) -> Windows:
-        """Return all windows: the short pieces of test items for which documents are searched. The
-        files of items are read only on the first call."""
+        """Return all windows. The files of items are read only on the first call."""
         if self._windows is None:
             self._windows = self._cut()
         windows: Windows = self._windows

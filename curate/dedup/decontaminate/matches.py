@@ -30,22 +30,6 @@ from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.units import counted
 
 
-def item_tables(windows: Windows) -> tuple[pa.Table, pa.Table]:
-    """Return two tables, (items, windows). `items` has one row per test item: item (its number),
-    name, corpus (its set), windows (how many distinct ones). `windows` has one row per distinct
-    window of each item: item, and gram (the window's number)."""
-    items = pa.table(
-        {
-            "item": np.arange(len(windows.items)),
-            "name": pa.array([i.id for i in windows.items], pa.string()),
-            "corpus": pa.array([i.set for i in windows.items], pa.string()),
-            "windows": windows.distinct,
-        }
-    )
-    item, gram = windows.pairs
-    return items, pa.table({"item": item, "gram": gram})
-
-
 def decide(
     sketches: Sketches,
     windows: Windows,
@@ -56,21 +40,26 @@ def decide(
 ) -> dict[str, float]:
     """Write the decisions on contaminated documents. Return counts for the report.
 
-    A window is a piece of a test item. For a document and an item, the share is the part of the
-    item's windows that the document contains, or in mode `jaccard` the Jaccard similarity of the
-    windows of both. A document that contains a window of an item is contaminated if the share is at
-    least `threshold`. If `cut` is True, passages around the windows are removed instead of
-    documents.
+    For a document and an item, the share is the part of the item's windows that the document
+    contains, or in mode `jaccard` the Jaccard similarity of the windows of both. A document that
+    contains a window of an item is contaminated if the share is at least `threshold`. If `cut`,
+    passages around the windows are removed instead of documents.
 
-    Leaves three tables in the database. `common` holds the windows that are ignored because more
-    than `max_hits` documents contain them. `matches` has one row per document and item found in it:
-    part and n (the document's key), item, held (the number of windows found) and share.
-    `contaminated` holds the rows of `matches` whose share is at least `threshold`."""
+    Leaves three tables in the database. `common` holds the windows that are ignored because of
+    `max_hits`. `matches` has one row per document and item found in it: part and n (the document's
+    key), item, held (the number of windows found) and share. `contaminated` holds the rows of
+    `matches` whose share is at least `threshold`."""
     db = sketches.connection
-    for name, table in zip(("given_items", "given_grams"), item_tables(windows), strict=True):
-        db.register(name, table)
-    db.execute("CREATE OR REPLACE TABLE items AS SELECT * FROM given_items")
-    db.execute("CREATE OR REPLACE TABLE item_grams AS SELECT * FROM given_grams")
+    items = {
+        "item": np.arange(len(windows.items)),
+        "name": pa.array([i.id for i in windows.items], pa.string()),
+        "corpus": pa.array([i.set for i in windows.items], pa.string()),
+        "windows": windows.distinct,
+    }
+    grams = dict(zip(("item", "gram"), windows.pairs, strict=True))
+    for name, columns in (("items", items), ("item_grams", grams)):
+        db.register("given", pa.table(columns))
+        db.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM given")
     db.execute(
         """CREATE OR REPLACE TABLE held AS
         SELECT DISTINCT part, n, gram FROM (
@@ -126,9 +115,8 @@ def decide(
 
 
 def _passages(db: Any) -> str:
-    """Return SQL that selects the passages to cut: text that equals windows (pieces) of test items,
-    with context. Passages that touch are joined. Each is assigned to the item with most windows in
-    it."""
+    """Return SQL that selects the passages to cut: matched windows with context. Passages that
+    touch are joined. Each is assigned to the item with most windows in it."""
     db.execute(
         """CREATE OR REPLACE TABLE matched_windows AS
         SELECT h.part, h.n, h.gram, h.a, h.z, c.item, c.share
@@ -176,8 +164,8 @@ SCHEMA = pa.schema(
 
 
 def set_sentences(windows: Windows) -> list[str]:
-    """Return one sentence per evaluation set, with the length of its windows (pieces of test items)
-    and the number of unchecked items. A last sentence, if needed, counts omitted windows."""
+    """Return one sentence per evaluation set on its windows and unchecked items, and one on omitted
+    windows, if any."""
     unit = "letters and digits" if windows.cutting.by_character else "words"
     lines = []
     for name, rows in _by_set(windows).items():
@@ -215,8 +203,8 @@ def _by_set(windows: Windows) -> dict[str, np.ndarray]:
 def write_report(
     sketches: Sketches, windows: Windows, path: Path, max_hits: int | None
 ) -> tuple[Sets, list[str]]:
-    """Write the report, one row per item in order of the sets. Return the figures of each set, and
-    sentences about them. `decide` must have run before, because the report reads its tables."""
+    """Write the report, one row per item in order of the sets, from the tables that `decide` left.
+    Return the figures of each set, and sentences about them."""
     db = sketches.connection
     db.execute(
         """CREATE OR REPLACE TABLE best AS
@@ -345,9 +333,9 @@ _JOIN = "\n\n"
 def cut_passages(
     docs: Documents, decisions: pa.Table, min_piece: int, max_pieces: int
 ) -> Documents:
-    """Return the batch without the passages that the decisions cut and without remaining pieces of
-    fewer than `min_piece` characters. Documents of more than `max_pieces` pieces are dropped. The
-    passages must not overlap."""
+    """Return the batch without the passages that the decisions cut, which must not overlap, and
+    without remaining pieces of fewer than `min_piece` characters. Documents of more than
+    `max_pieces` pieces are dropped."""
     dropped = decisions.filter(decisions["drop"])
     if dropped.num_rows == 0:
         return docs
@@ -379,8 +367,8 @@ def cut_passages(
 
 
 def _spans(docs: Documents, cuts: list[tuple[int, int, int, int]], offsets: np.ndarray) -> Spans:
-    """Return the cuts in kept documents, each with its replacement: nothing or an empty line. Where
-    text remains on both sides of one or more adjacent cuts, an empty line replaces the first."""
+    """Return the cuts in kept documents. Where text remains on both sides of one or more adjacent
+    cuts, an empty line replaces the first."""
     marked = docs.marked()
     cuts = [f for f in cuts if not marked[f[0]]]
     rows, start, end, rule = np.array(cuts, np.int64).reshape(-1, 4).T

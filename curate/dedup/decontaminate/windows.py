@@ -52,8 +52,8 @@ _ONE, _SIX, _63 = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @lru_cache(maxsize=1)
 def character_values() -> np.ndarray:
-    """Return a hash for each Unicode character (uint64[0x110000]). It is 0 for characters to skip:
-    only letters, digits and marks on them count. Upper and lower case have the same hash."""
+    """Return a hash for each Unicode character (uint64[0x110000]), equal for upper and lower case.
+    It is 0 for characters to skip: only letters, digits and marks on them count."""
     kinds, lower = character_tables()
     values = _mixed(lower.astype(np.uint64) + _ONE)
     values[(kinds == OTHER) | (kinds == CONNECTOR)] = 0
@@ -88,9 +88,9 @@ def _append_characters(data, i, stop, table, values, start, end, filled):
 
 @njit(cache=True, nogil=True)
 def characters(data, offsets, table):
-    """Split short texts into units, the letters and digits. Returns (rows, values, start, end): the
-    index of each text's first unit (int64[texts + 1]), then for each unit its hash (uint64) and its
-    first and last byte (exclusive, int64)."""
+    """Split short texts into letters and digits. Returns (rows, values, start, end): the index of
+    each text's first unit (int64[texts + 1]), then for each unit its hash (uint64) and its first
+    and last byte (exclusive, int64)."""
     size = offsets[-1] - offsets[0]
     rows = np.zeros(len(offsets), np.int64)
     values = np.empty(size, np.uint64)
@@ -337,8 +337,7 @@ class Windows:
 
     @cached_property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct windows of each test item, as arrays (item, gram: int64[pairs] each): the
-        index in `items`, and the window's number as in the field `gram`."""
+        """The distinct windows of each test item, as arrays (item, gram: int64[pairs] each)."""
         grams = len(self.search.table[3])
         first = first_in_item(self.rows, self.gram, grams)
         item = np.repeat(np.arange(len(self.items)), np.diff(self.rows))
@@ -416,8 +415,8 @@ def _units(
 
 def _sizes(data: np.ndarray, offsets: np.ndarray, cutting: Cutting) -> np.ndarray:
     """Return int64[2, texts]: each text's length in units (entries of `word_table`) and in words.
-    In scripts without spaces, a word is several units. Both rows count letters and digits in mode
-    `50-char`, and units in mode `jaccard`."""
+    In scripts without spaces, a word is several units. In modes `50-char` and `jaccard` both rows
+    are units."""
     if cutting.by_character or cutting.mode == "jaccard":
         units = np.diff(_units(data, offsets, cutting)[0])
         return np.stack([units, units])

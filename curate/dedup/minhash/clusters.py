@@ -85,7 +85,6 @@ from curate.dedup.minhash.kernels import (
     match_buckets,
     members_of_two,
     order_by_part,
-    packed_bytes,
     part_components,
     renumber,
     shingle_sets,
@@ -93,7 +92,7 @@ from curate.dedup.minhash.kernels import (
 )
 from curate.text.buffers import as_large_string, text_array, text_buffers
 from llmcurate.base.disk.database import arrow_batches, literal, paths_literal
-from llmcurate.base.disk.files import TEMPORARY, replacing
+from llmcurate.base.disk.files import TEMPORARY, remove, replacing
 
 # Candidates are the documents that share a bucket. DuckDB sorts them by preference in one process,
 # and spills to disk. A candidate has two numbers: c, its position in the order of the sketches, and
@@ -107,10 +106,8 @@ ORDER, NAMES, ENDS = "order.u32", "ids.utf8", "ids.i64"
 def write_candidates(
     folder: Path, sketches: Sketches, groups: list[Group], bits: Path, count: int, policy: str
 ) -> Facts:
-    """Run phase `candidates`, which ranks the candidates (documents that share a bucket). In the
-    order of the sketches they are numbered c = 0, 1, ...; by preference they are ranked k = 0, 1,
-    ..., the most preferred first. Writes to files: one row per candidate (key, id, c and what sets
-    the preference), the rank k of each candidate c, and the ids in order of k."""
+    """Run phase `candidates`. Write to files: one row per candidate (key, id, c and what sets the
+    preference), the rank k of each candidate c, and the ids in order of k."""
     sizes = sketches.sizes
     paths = write_candidate_rows(sketches, folder, groups, bits, survivors.preferred_by(policy))
     order = new_array(count, np.uint32, folder, sizes.mapped_bytes)
@@ -132,8 +129,7 @@ def write_candidates(
 
 
 def all_rows(folder: Path, pieces: int, size: int) -> Iterator[pa.Table]:
-    """Yield tables of all possible duplicates, in the order of the sketches, `size` rows per table.
-    The columns are part and n (together the document's key) and id."""
+    """Yield part, n and id of all candidates, in order of c, in tables of `size` rows."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         for path in part_files(folder, ROWS_FILE, pieces):
@@ -144,15 +140,14 @@ def all_rows(folder: Path, pieces: int, size: int) -> Iterator[pa.Table]:
 
 
 class Ids:
-    """The ids of candidates for duplicates, most preferred first, read from memory-mapped files."""
+    """The ids of candidates, by k, read from memory-mapped files."""
 
     def __init__(self, folder: Path) -> None:
         self._ends = map_array(folder / ENDS, np.int64)
         self._data = map_array(folder / NAMES, np.uint8)
 
     def of(self, numbers: np.ndarray) -> pa.LargeStringArray:
-        """Return the ids of the candidates with these numbers. A number is the rank of a candidate
-        by preference, from 0. For the number NONE the id is an empty text."""
+        """Return the ids of candidates k = numbers; an empty text for NONE."""
         return text_array(
             *gather_texts(self._data.view(np.ndarray), self._ends.view(np.ndarray), numbers)
         )
@@ -162,16 +157,11 @@ class Ids:
         unmap(self._data)
 
 
-def null_where(array: pa.Array, mask: np.ndarray) -> pa.Array:
-    return pc.if_else(pa.array(~mask), array, pa.scalar(None, array.type))
-
-
 def write_ordered(
     folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes
 ) -> Facts:
-    """Write all buckets (lists of documents that share a key) to one pair of files, with documents
-    replaced by their ranks in order of preference. `order` (uint32[candidates]) holds these ranks.
-    If the similarity of documents is verified, `write_parts` is used instead."""
+    """Write all buckets to one pair of files, with k in place of documents. `order`
+    (uint32[candidates]) holds the k of each c. With verification, `write_parts` is used instead."""
     bits = np.fromfile(buckets / BITS, np.uint64)
     before = ones_before(bits)
     ((members_path, sizes_path),) = bucket_files(folder, 1)
@@ -190,10 +180,10 @@ POSITIONS, BEGINS = "places.u32", "begins.i64"
 
 
 def write_parts(folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes) -> Facts:
-    """Divide the candidates (possible duplicates) and the buckets (lists of documents that share a
-    key) into parts. A part is what one later task compares. Candidates get new numbers, by part and
-    then by rank. Writes the new numbers, the first number in each part, and the buckets of each
-    part as lists of new numbers. `order` (uint32[candidates]) has the ranks by preference."""
+    """Divide the candidates and the buckets into parts. A part is what one later task compares.
+    Candidates get new numbers, by part and then by k. Write the new numbers, the first number in
+    each part, and the buckets of each part as lists of new numbers. `order` (uint32[candidates])
+    holds the k of each c."""
     count = len(order)
     most = max(sizes.part_candidates, -(-count // sizes.parts))
     mapped = sizes.mapped_bytes
@@ -238,13 +228,11 @@ SIMILARITY = "similarity.f64"
 def write_stars(
     folder: Path, ordered: Path, candidates: int, members: int, first: bool, sizes: Sizes
 ) -> Facts:
-    """Group documents that share buckets into clusters, without comparing their texts.
-
-    Writes for each candidate (document in a bucket), most preferred first: the kept document of its
-    cluster (`root`), the document it is paired with most often (`partner`), and the number of
-    buckets that contain both. `members` is the size of all buckets together. If `first`, a document
-    is paired only with the most preferred document of each bucket, and joins its partner's cluster.
-    If not, all documents of a bucket join one cluster."""
+    """Group documents that share buckets into clusters, without comparing their texts. Write for
+    each candidate k: the kept document of its cluster (`root`), the document it is paired with most
+    often (`partner`), and the number of buckets that contain both. `members` is the size of all
+    buckets together. If `first`, a document is paired only with the most preferred document of each
+    bucket, and joins its partner's cluster. If not, all documents of a bucket join one cluster."""
     parent, partner = (
         new_array(candidates, np.uint32, folder, sizes.mapped_bytes) for _ in range(2)
     )
@@ -267,9 +255,7 @@ def write_stars(
         )
         keys.sort()
         count_partners(keys, gather, partner, weight)
-    for path in scratch.iterdir():
-        path.unlink()
-    scratch.rmdir()
+    remove(scratch, inside=scratch.parent)
     if first:
         follow(parent, partner)
     flatten(parent)
@@ -284,31 +270,28 @@ def write_stars(
     return {}
 
 
-# Candidate pairs are verified by their Jaccard similarity: exact, from sets of shingles, or
-# estimated, from signatures of a few bits per permutation. First, one task per group of sketch
-# files writes the set of shingles or the packed signature of each candidate, sorted into the part
-# that compares it. Then one task per part reads these features and the buckets, and compares the
-# candidates. Features of a part that is one large component lie in mapped files, so their size is
-# limited by disk. A task holds some texts (Sizes.shingled_documents) and one segment of its output.
+# Candidate pairs are verified by the Jaccard similarity of their sets of shingles, or by the bits
+# of their fingerprints (SimHash). First, one task per group of sketch files writes these features
+# of each candidate, sorted into the part that compares it. Then one task per part reads features
+# and buckets, and compares the candidates. Features of a part that is one large component lie in
+# mapped files. A task holds some texts (Sizes.shingled_documents) and one segment of its output.
 
 KIND = "compared"
 NUMBERS = 2  # numbers per candidate: its position, and the bytes of its features
-SIGNATURES = 20_000  # signatures per batch
+FINGERPRINTS = 20_000  # per batch
 
 
 @dataclass(frozen=True)
 class ComparedTask(CandidateTask):
-    """A task that writes the features (shingles or signatures) of possible duplicates in one group
-    of files. Later tasks compare these features."""
+    """A task that writes the shingles or fingerprints of the candidates in a group of files."""
 
     ordered: Path  # the folder of phase `ordered`
     segment_bytes: int
-    shingling: tuple[str, str, int] | None  # arguments of `shingle_sets`, None for signatures
+    shingling: tuple[str, str, int] | None  # arguments of `shingle_sets`, None for fingerprints
 
 
 def write_compared(task: ComparedTask) -> None:
-    """Run a task: write the shingles or packed signatures of the possible duplicates in one group
-    of files. The output is sorted by part; one later task compares all documents of a part."""
+    """Run a task: write the features of the candidates in one group of files, sorted by part."""
     begins = np.fromfile(task.ordered / BEGINS, np.int64)
     written = SliceFiles.within(task.folder, KIND, task.part)
     with ExitStack() as stack:
@@ -333,12 +316,9 @@ def write_compared(task: ComparedTask) -> None:
 
 @dataclass(frozen=True)
 class Verification:
-    """Settings for verifying candidate pairs. Each member of a bucket is compared with a limited
-    number of earlier members (see `match_buckets`)."""
+    """Settings for verifying candidate pairs (see `match_buckets`)."""
 
-    bits: int  # bits per value of a signature, 0 to compare shingles
-    values: int  # values per signature
-    width: int  # bytes per signature
+    width: int  # bytes per fingerprint, 0 to compare shingles
     least: float  # the least similarity of a match
     first: bool  # True: match a candidate only to the first similar one
     most: int = MOST  # the limit, for centres and for other members each
@@ -363,8 +343,8 @@ MATCH_FILE = "matches.bin"
 
 
 def match_part(task: MatchTask) -> None:
-    """Run a task: compare the possible duplicates of one part. Writes for each of them the kept
-    document of its cluster (`root`), the most similar document (`partner`) and their similarity."""
+    """Run a task: compare the candidates of one part. Write for each the kept document of its
+    cluster (`root`), the most similar document (`partner`) and their similarity."""
     by, sizes, count = task.by, task.sizes, task.count
     buckets = SliceFiles.within(task.ordered, "buckets")
     groups = [SliceFiles.within(task.compared, KIND, group) for group in range(task.groups)]
@@ -385,7 +365,7 @@ def match_part(task: MatchTask) -> None:
                 positions, batch_sizes, compared, by.least, by.first, by.most, parent
             )
             keep_best(k, other, similar, by.first, partner, best)
-            for array in (compared.shingles, compared.extents, compared.packed):
+            for array in compared:
                 unmap(array)
         flatten(parent)
         clear_roots(parent, partner)
@@ -413,7 +393,7 @@ def _bucket_batches(sizes: np.ndarray, most: int) -> Iterator[tuple[slice, np.nd
 def _compared(rows: np.ndarray, data: np.ndarray, task: MatchTask, scratch: Path) -> Compared:
     by, sizes = task.by, task.sizes
     extents = new_array((len(rows), 2), np.int64, scratch, sizes.mapped_bytes)
-    width, total = (1 if by.bits else 8), 0
+    width, total = (1 if by.width else 8), 0
     for at in range(0, len(rows), sizes.chunk_candidates):
         position, size = rows[at : at + sizes.chunk_candidates].T.astype(np.int64)
         ends = total + np.cumsum(size)
@@ -421,12 +401,11 @@ def _compared(rows: np.ndarray, data: np.ndarray, task: MatchTask, scratch: Path
         extents[position, 0], extents[position, 1] = (ends - size) // width, size // width
         total = int(ends[-1])
         unmap(extents)
-    none = np.empty(0, np.uint64)
-    if by.bits:
+    if by.width:
         extents[:, 0] //= by.width
-        packed = data.reshape(-1, by.width)
-        return for_kernels(Compared(none, extents, packed, by.values, by.bits))
-    return for_kernels(Compared(data.view(np.uint64), extents, np.empty((0, 0), np.uint8), 0, 0))
+        bits = data.reshape(-1, by.width)
+        return for_kernels(Compared(np.empty(0, np.uint64), extents, bits))
+    return for_kernels(Compared(data.view(np.uint64), extents, np.empty((0, 0), np.uint8)))
 
 
 def write_matches(
@@ -439,10 +418,9 @@ def write_matches(
     by: Verification,
     sizes: Sizes,
 ) -> Facts:
-    """Compare possible duplicates in tasks, and merge the results. Writes for each possible
-    duplicate, most preferred first, the kept document of its cluster, the most similar document and
-    the similarity. `order` is the file of ranks by preference. `ordered`, `compared` and `groups`
-    are as in `MatchTask`."""
+    """Compare candidates in tasks, and merge the results. Write for each candidate k the kept
+    document of its cluster, the most similar document and the similarity. `order` is the file with
+    the k of each c. `ordered`, `compared` and `groups` are as in `MatchTask`."""
     begins = np.fromfile(ordered / BEGINS, np.int64).tolist()
     count, chunk = begins[-1], sizes.chunk_candidates
     tasks = [
@@ -478,7 +456,6 @@ def write_matches(
 
 
 SCHEMA = COLUMNS.append(pa.field("cluster_size", pa.int64()))  # members in earlier corpora included
-BINS = 1000  # of the histogram of similarities
 
 
 def _number_clusters(
@@ -510,30 +487,22 @@ def _number_clusters(
 
 
 def _similarities(edges: Path, bands: int, rows: int, mapped_bytes: int) -> tuple[np.ndarray, Any]:
-    """Return (values, function): a value per pair in `edges`, and a function from values to
-    similarities. Values of verified pairs are the similarities. Others are numbers of shared bands:
-    at similarity s, a share s^rows of the bands is expected to be shared."""
+    """Return a value per candidate, and a function from values to similarities. Values of verified
+    pairs are the similarities. Others are numbers of shared bands: at similarity s, a share s^rows
+    of the bands is expected to be shared."""
     if (edges / SIMILARITY).exists():
-        return map_array(edges / SIMILARITY, np.float64), lambda values_of_rows: values_of_rows
-    shared = load_array(edges / SHARED, np.uint16, mapped_bytes)
+        return map_array(edges / SIMILARITY, np.float64), lambda similarity: similarity
     of = (np.arange(bands + 1) / bands) ** (1.0 / rows)
-    return shared, lambda values_of_rows: of[values_of_rows]
+    return load_array(edges / SHARED, np.uint16, mapped_bytes), lambda shared: of[shared]
 
 
 def write_decisions(
-    db: Any,
-    path: Path,
-    candidates: Path,
-    pieces: int,
-    edges: Path,
-    banding: tuple[int, int],
-    method: str,
-    sizes: Sizes,
-) -> tuple[dict[str, int], np.ndarray]:
-    """Write the decisions on all members of clusters, ordered by the key (part, n) of the document.
-    Returns the counts for the report, and a histogram of the similarity of dropped documents in
-    bins of 0.001. `candidates` is the folder with the rows of the candidates, in `pieces` files.
-    `edges` is the folder with the cluster of each candidate."""
+    request: Request, sketches: Sketches, candidates: Path, pieces: int, edges: Path
+) -> dict[str, int]:
+    """Write the decisions on all members of clusters, ordered by part and n. Return the counts for
+    the report. The folder `candidates` has the rows of the candidates in `pieces` files, `edges`
+    their clusters."""
+    db, path, sizes = sketches.connection, sketches.decisions, sketches.sizes
     mapped, batch_size = sizes.mapped_bytes, sizes.batch_candidates
     root = load_array(edges / ROOTS, np.uint32, mapped)
     partner = new_array(len(root), np.uint32, path.parent, mapped)
@@ -542,11 +511,10 @@ def write_decisions(
     size[:] = 0
     for begin in range(0, len(root), batch_size):
         np.add.at(size, root[begin : begin + batch_size], 1)
-    values, similarity_of = _similarities(edges, *banding, mapped)
+    values, similarity_of = _similarities(edges, *request.banding, mapped)
     member = members_of_two(root)
     ids = Ids(candidates)
     count = _number_clusters(db, ids, root, member, partner, path.parent, batch_size)
-    histogram = np.zeros(BINS + 1, np.int64)
     members = 0
     with (
         (candidates / ORDER).open("rb") as order,
@@ -562,9 +530,6 @@ def write_decisions(
             drop = kept != k
             other = np.where(drop, partner[k], NONE)
             similarity = similarity_of(values[k])
-            histogram += np.bincount(
-                np.round(similarity[drop] * BINS).astype(np.int64), minlength=BINS + 1
-            )
             columns = [
                 rows.column(0).cast(pa.int32()),
                 rows.column(1).cast(pa.int64()),
@@ -572,9 +537,9 @@ def write_decisions(
                 rows.column(2).cast(pa.string()),
                 pa.array(partner[kept], pa.int64()),
                 ids.of(kept).cast(pa.string()),
-                null_where(ids.of(other).cast(pa.string()), ~drop),
+                pc.if_else(pa.array(drop), ids.of(other).cast(pa.string()), None),
                 pa.array(similarity, mask=~drop),
-                pa.repeat(method, len(k)),
+                pa.repeat(request.method, len(k)),
                 pa.nulls(len(k), pa.int64()),
                 pa.nulls(len(k), pa.int64()),
                 pa.array(size[kept], pa.int64()),
@@ -583,7 +548,7 @@ def write_decisions(
             members += len(k)
             unmap(values)
             ids.forget()
-    return {"clusters": count, "members": members, "dropped": members - count}, histogram
+    return {"clusters": count, "members": members, "dropped": members - count}
 
 
 SORT_MEMORY = "128MB"
@@ -596,23 +561,22 @@ class Request:
     label: str
     method: str
     banding: tuple[int, int]  # (bands, rows per band)
-    values: int  # values per signature
-    kept_bits: int  # bits per value, 0 to compare texts
+    width: int  # bytes per fingerprint, 0 to compare texts
     verify: float | None  # the least similarity of a match; None: a shared band is enough
     survivor: str  # which document of a cluster is kept
-    shingling: Any  # arguments of `shingle_sets`
+    shingling: tuple[str, str, int] | None  # arguments of `shingle_sets`, None for fingerprints
 
 
 def phases(request: Request, sketches: Sketches) -> list[Phase]:
     """Return the phases that run before the decisions are written."""
-    bands, values = request.banding[0], request.values
-    width = packed_bytes(values, request.kept_bits)
     first = request.survivor == "first"
     sizes = sketches.sizes
     sketch_groups = groups(sketches, sizes.task_documents)
 
     def keys(folder: Path, done: Done) -> Facts:
-        return partition_keys(sketches, folder, sketch_groups, request.label, "bands", bands)
+        return partition_keys(
+            sketches, folder, sketch_groups, request.label, "bands", request.banding[0]
+        )
 
     def buckets(folder: Path, done: Done) -> Facts:
         return find_buckets(sketches, folder, done.folder("keys"), done.facts)
@@ -627,11 +591,11 @@ def phases(request: Request, sketches: Sketches) -> list[Phase]:
         return (write_ordered if request.verify is None else write_parts)(folder, *arguments)
 
     def compare(folder: Path, done: Done) -> Facts:
-        column, read, shingling = ("text",), sizes.shingled_documents, request.shingling
-        if request.kept_bits:
-            column, read = ("signature",), SIGNATURES
-        bits, how = done.file("buckets", BITS), None if request.kept_bits else shingling
-        more = column, read, done.folder("ordered"), sizes.segment_bytes, how
+        column, read = ("text",), sizes.shingled_documents
+        if request.width:
+            column, read = ("signature",), FINGERPRINTS
+        bits = done.file("buckets", BITS)
+        more = column, read, done.folder("ordered"), sizes.segment_bytes, request.shingling
         tasks = [
             ComparedTask(g.part, folder, g, bits, before, *more)
             for g, before in zip(sketch_groups, candidates_before(sketch_groups, bits), strict=True)
@@ -643,7 +607,7 @@ def phases(request: Request, sketches: Sketches) -> list[Phase]:
         ordered, count = done.folder("ordered"), done.facts["candidates"]
         if request.verify is None:
             return write_stars(folder, ordered, count, done.facts["members"], first, sizes)
-        by = Verification(request.kept_bits, values, width, request.verify, first)
+        by = Verification(request.width, request.verify, first)
         order, compared = done.file("candidates", ORDER), done.folder("compared")
         groups = len(sketch_groups)
         return write_matches(folder, sketches.run, ordered, order, compared, groups, by, sizes)
@@ -659,21 +623,13 @@ def phases(request: Request, sketches: Sketches) -> list[Phase]:
     ]
 
 
-def resolve(request: Request, sketches: Sketches) -> tuple[Facts, dict[str, int], np.ndarray]:
-    """Run all phases and write the decisions. Return the facts from the phases, the numbers of
-    decisions, and the similarities of dropped documents as a histogram of BINS + 1 bins."""
+def resolve(request: Request, sketches: Sketches) -> tuple[Facts, dict[str, int]]:
+    """Run all phases and write the decisions. Return the facts from the phases, and the counts for
+    the report."""
     # The database only runs two sorts, and more memory does not make them faster.
     sketches.connection.execute(f"SET memory_limit = '{SORT_MEMORY}'")
     done = run_phases(sketches.folder, phases(request, sketches))
-    counts, histogram = write_decisions(
-        sketches.connection,
-        sketches.decisions,
-        done.folder("candidates"),
-        done.facts["groups"],
-        done.folder("edges"),
-        request.banding,
-        request.method,
-        sketches.sizes,
-    )
+    folders = done.folder("candidates"), done.facts["groups"], done.folder("edges")
+    counts = write_decisions(request, sketches, *folders)
     forget(sketches.folder)
-    return done.facts, counts, histogram
+    return done.facts, {**counts, "candidates": done.facts["candidates"]}

@@ -6,15 +6,7 @@ of each shingle to a number, and the value is the least of these numbers. The pe
 datasketch 2's `affine32`: MurmurHash3's 32-bit finaliser as a pre-mix, then `a * h + b mod 2^32`
 with odd a. For the same shingle hashes, signatures equal datasketch's bit for bit.
 
-Signatures of b bits per permutation (Li and König 2010) keep b bits of a hash of every value. Two
-documents of Jaccard similarity s agree in a value with probability P = 2^-b + (1 - 2^-b) s: they
-agree if the minima are the same, and otherwise by chance. (That is the paper's theorem 1 for sets
-that are small compared to the 2^32 hashes, C1 = C2 = 2^-b.) If a share p of k values is equal, the
-estimate is (p - 2^-b) / (1 - 2^-b). The standard error of the estimate is
-sqrt(P (1 - P) / k) / (1 - 2^-b). The b bits are those of a hash of the value and of its position in
-the signature. The low bits of the value itself cannot be used: under an affine permutation they
-depend on the low bits of the shingle alone, so two shingles with equal low bits would agree in all
-permutations.
+Fingerprints (SimHash) of two documents are compared by their bits.
 
 A component is a set of connected documents, stored as a tree of uint32 parents, four bytes per
 node. The root of the tree is the least node. The function `union` makes the lesser of two roots the
@@ -29,9 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.corpus.shuffle.buckets import number_of
+from curate.corpus.shuffle.buckets import number_of, popcount
 from curate.text.buffers import as_large_string, text_buffers
 from curate.text.hashing import mix
+from curate.text.lines import longest
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import PRIME, ascii_fold, character_tables, word_hashes
 from llmcurate.base.kernels import njit, read_only
@@ -72,9 +65,6 @@ def shingle_sets(
     return text_shingles(KINDS[unit], data, offsets, size)
 
 
-_PLACE = np.uint32(0x9E3779B1)
-
-
 @njit(nogil=True, inline="always")
 def fmix32(h):
     h ^= h >> np.uint32(16)
@@ -84,56 +74,14 @@ def fmix32(h):
     return np.uint32(h ^ (h >> np.uint32(16)))
 
 
-def packed_bytes(values: int, bits: int) -> int:
-    return -(-values * bits // 8)
-
-
-@njit(cache=True, nogil=True)
-def pack(signature, bits):
-    """Pack signatures: return uint8[rows, packed_bytes(values, bits)] for signature:
-    uint32[rows, values]. Value p takes the bits from p * bits on, lowest first."""
-    rows, values = signature.shape
-    out = np.zeros((rows, (values * bits + 7) // 8), np.uint8)
-    for r in range(rows):
-        buffer, count, at = np.uint64(0), 0, 0
-        for p in range(values):
-            kept = fmix32(np.uint32(signature[r, p] + np.uint32(p) * _PLACE))
-            buffer |= np.uint64(kept >> np.uint32(32 - bits)) << np.uint64(count)
-            count += bits
-            while count >= 8:
-                out[r, at] = buffer & np.uint64(255)
-                buffer >>= np.uint64(8)
-                at += 1
-                count -= 8
-        if count:
-            out[r, at] = buffer & np.uint64(255)
-    return out
-
-
 @njit(nogil=True)
-def equal_values(x, y, values, bits):
-    """Return how many values are equal in the packed signatures x and y, of `values` values
-    each."""
-    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-    buffer, count, at, equal = np.uint64(0), 0, 0, 0
-    for _ in range(values):
-        while count < bits:
-            buffer |= np.uint64(x[at] ^ y[at]) << np.uint64(count)
-            at += 1
-            count += 8
-        if buffer & mask == 0:
-            equal += 1
-        buffer >>= np.uint64(bits)
-        count -= bits
-    return equal
-
-
-@njit(nogil=True)
-def estimated(equal, values, bits):
-    """Return the Jaccard similarity of two documents, estimated from their signatures: `equal` of
-    `values` numbers agree, and each number has `bits` bits."""
-    chance = 2.0**-bits
-    return min(1.0, max(0.0, (equal / values - chance) / (1.0 - chance)))
+def similarity_of_bits(x, y):
+    """Return 1 if two rows of bytes (uint8[], equally long) are equal, and 0 if half of their bits
+    or more differ; in between, the similarity falls evenly."""
+    differing = 0
+    for i in range(len(x)):
+        differing += popcount(np.uint64(x[i] ^ y[i]))
+    return max(0.0, 1.0 - differing / (4 * len(x)))
 
 
 EMPTY = np.uint32(0xFFFFFFFF)
@@ -177,14 +125,6 @@ def _shingles(units, count, size, out):
 
 
 @njit(nogil=True)
-def _longest(offsets):
-    longest = np.int64(0)
-    for r in range(len(offsets) - 1):
-        longest = max(longest, offsets[r + 1] - offsets[r])
-    return longest
-
-
-@njit(nogil=True)
 def _least(mixed, count, a, b, out):
     for p in range(len(a)):
         x, y = a[p], b[p]
@@ -199,7 +139,7 @@ def _text_signatures(kind, data, offsets, fold, kinds, lower, size, a, b):
     rows = len(offsets) - 1
     out = np.empty((rows, len(a)), np.uint32)
     counts = np.empty(rows, np.int64)
-    capacity = _longest(offsets) + 1
+    capacity = longest(offsets[:-1], offsets[1:]) + 1
     units = np.empty(capacity, np.uint64)
     shingles = np.empty(capacity, np.uint64)
     mixed = np.empty(capacity, np.uint32)
@@ -217,7 +157,7 @@ def _text_signatures(kind, data, offsets, fold, kinds, lower, size, a, b):
 def _text_shingles(kind, data, offsets, fold, kinds, lower, size):
     rows = len(offsets) - 1
     starts = np.zeros(rows + 1, np.int64)
-    capacity = _longest(offsets) + 1
+    capacity = longest(offsets[:-1], offsets[1:]) + 1
     units = np.empty(capacity, np.uint64)
     shingles = np.empty(capacity, np.uint64)
     out = np.empty(max(np.int64(16), (offsets[rows] - offsets[0]) // 4), np.uint64)
@@ -243,7 +183,7 @@ def signatures(offsets: np.ndarray, hashes: np.ndarray, a: np.ndarray, b: np.nda
     """Return uint32[rows, len(a)]: the signature of each row hashes[offsets[r]:offsets[r + 1]].
     Only the low 32 bits of a hash count. A row without hashes is all ones, as in datasketch."""
     out = np.empty((len(offsets) - 1, len(a)), np.uint32)
-    mixed = np.empty(_longest(offsets), np.uint32)
+    mixed = np.empty(longest(offsets[:-1], offsets[1:]), np.uint32)
     for r in range(len(offsets) - 1):
         n = offsets[r + 1] - offsets[r]
         for k in range(n):
@@ -575,23 +515,20 @@ def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
 
 
 class Compared(NamedTuple):
-    """The features by which documents are compared: sets of shingles, or packed signatures. For
-    document k, (a, n) = extents[k]. Its shingles are shingles[a:a + n], sorted and distinct, if
-    `bits` is 0. Otherwise its signature is packed[a]."""
+    """The features by which documents are compared: sets of shingles, or rows of bits. For document
+    k, (a, n) = extents[k]. Its shingles are shingles[a:a + n], sorted and distinct. If `bits` has
+    columns, its bits are bits[a]."""
 
     shingles: np.ndarray  # uint64
     extents: np.ndarray  # int64[documents, 2]
-    packed: np.ndarray  # uint8[documents, bytes]
-    values: int  # values per signature
-    bits: int  # bits per value, 0 to compare shingles
+    bits: np.ndarray  # uint8[documents, bytes]; no columns to compare shingles
 
 
 @njit(nogil=True)
 def _similarity(by, d, e, least):
     x, y = by.extents[d], by.extents[e]
-    if by.bits:
-        equal = equal_values(by.packed[x[0]], by.packed[y[0]], by.values, by.bits)
-        similarity = estimated(equal, by.values, by.bits)
+    if by.bits.shape[1]:
+        similarity = similarity_of_bits(by.bits[x[0]], by.bits[y[0]])
         return similarity if similarity >= least else -1.0
     shingles, other = by.shingles[x[0] : x[0] + x[1]], by.shingles[y[0] : y[0] + y[1]]
     return jaccard(shingles, other, least)
@@ -661,5 +598,4 @@ def keep_best(pair_k, pair_other, similar, forward, partner, best):
 
 def for_kernels(by: Compared) -> Compared:
     """Return `by` with read-only arrays, because the kernels are compiled for these only."""
-    shingles, extents, packed = map(read_only, (by.shingles, by.extents, by.packed))
-    return by._replace(shingles=shingles, extents=extents, packed=packed)
+    return Compared(*map(read_only, by))

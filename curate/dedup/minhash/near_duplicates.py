@@ -2,13 +2,12 @@
 
 Broder 1997; bands and rows as in Rajaraman and Ullman, Mining of Massive Datasets, chapter 3. Two
 documents match if they share a band (some values of their signatures). If `verify` is set, the
-Jaccard similarity of their shingles, exact or estimated, must also be at least `verify`."""
+Jaccard similarity of their shingles must also be at least `verify`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from math import ceil, inf, log1p
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -68,14 +67,6 @@ def estimate(share: float, rows: int) -> float:
     return float(share ** (1.0 / rows))
 
 
-def standard_error(similarity: float, values: int, bits: int) -> float:
-    """Return the standard error of a similarity that is estimated from signatures, which hold
-    `values` values of `bits` bits each. `similarity` is the true Jaccard similarity."""
-    chance = 2.0**-bits
-    equal = chance + (1.0 - chance) * similarity
-    return float((equal * (1.0 - equal) / values) ** 0.5 / (1.0 - chance))
-
-
 def curve_lines(bands: int, rows: int) -> list[str]:
     """Return the S-curve, the probability of a match by similarity, as lines of a table."""
     shares = [("found", *(f"{predicted(bands, rows, s):.1%}" for s in SIMILARITIES))]
@@ -98,40 +89,12 @@ def curve(bands: int, rows: int, steps: int = 100) -> Curve:
     )
 
 
-# Bands and rows for a threshold are chosen in one of two ways. datasketch minimises the weighted
-# sum of two areas: false positives, under the S-curve below the threshold, and false negatives,
-# above the curve beyond it (Zhu, MinHashLSH). The other way takes, of all choices that find a pair
-# at the threshold with a probability of at least `recall`, the one with the least false positives.
-# The areas weigh all similarities equally; in a corpus low ones are far more frequent.
+# Bands and rows for a threshold are chosen for a recall, or as in datasketch, which minimises the
+# weighted sum of two areas (Zhu, MinHashLSH). The areas weigh all similarities equally; in a corpus
+# low ones are far more frequent.
 
 PERMUTATIONS = 128  # datasketch's default
-MOST_BANDS = 10_000  # the most bands to consider
 _NODES = 64  # of the quadrature, exact to about 1e-12 for the curves of up to 10,000 hashes
-
-
-@lru_cache
-def _quadrature() -> tuple[np.ndarray, np.ndarray]:
-    return np.polynomial.legendre.leggauss(_NODES)
-
-
-def _area(low: float, high: float, bands: np.ndarray, rows: int, shared: bool) -> np.ndarray:
-    nodes, weights = _quadrature()
-    similarity = low + (high - low) * (nodes + 1) / 2
-    missed = (1 - similarity**rows) ** bands[:, None]
-    area: np.ndarray = ((1 - missed) if shared else missed) @ weights * (high - low) / 2
-    return area
-
-
-def false_positives(threshold: float, bands: np.ndarray, rows: int) -> np.ndarray:
-    """Return float64[len(bands)]: for each number of bands, the area under the S-curve (the
-    probability of a match by similarity) at similarities below the threshold."""
-    return _area(0.0, threshold, bands, rows, True)
-
-
-def false_negatives(threshold: float, bands: np.ndarray, rows: int) -> np.ndarray:
-    """Return float64[len(bands)]: for each number of bands, the area above the S-curve (the
-    probability of a match by similarity) at similarities over the threshold."""
-    return _area(threshold, 1.0, bands, rows, False)
 
 
 @lru_cache
@@ -139,53 +102,42 @@ def least_error(
     threshold: float, permutations: int = PERMUTATIONS, weight: float = 0.5
 ) -> tuple[int, int]:
     """Return the numbers of bands and rows that minimise weight * false positives + (1 - weight) *
-    false negatives. This is datasketch's choice with weights=(weight, 1 - weight)."""
+    false negatives. False positives are the area under the S-curve (the probability of a match by
+    similarity) below the threshold; false negatives are the area above the curve beyond the
+    threshold. This is datasketch's choice with weights=(weight, 1 - weight)."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+
+    def area(low: float, high: float, bands: np.ndarray, rows: int, missed: bool) -> np.ndarray:
+        similarity = low + (high - low) * (nodes + 1) / 2
+        share = (1 - similarity**rows) ** bands[:, None]
+        of_bands: np.ndarray = (share if missed else 1 - share) @ weights * (high - low) / 2
+        return of_bands
+
     best = (np.inf, 0, 0)
     for rows in range(1, permutations + 1):
         bands = np.arange(1, permutations // rows + 1)
-        error = weight * false_positives(threshold, bands, rows)
-        error += (1 - weight) * false_negatives(threshold, bands, rows)
+        error = weight * area(0.0, threshold, bands, rows, missed=False)
+        error += (1 - weight) * area(threshold, 1.0, bands, rows, missed=True)
         at = int(np.argmin(error))
         best = min(best, (float(error[at]), int(bands[at]), rows))
     return best[1], best[2]
 
 
-def bands_for(threshold: float, recall: float, rows: int) -> int:
-    """Return the least number of bands that find a pair at the threshold with probability `recall`,
-    or MOST_BANDS + 1 if more are needed."""
-    share = threshold**rows  # probability that a band is shared
-    if share >= 1.0:
-        return 1
-    fewest = log1p(-recall) / log1p(-share) if share > 0.0 else inf
-    if fewest > MOST_BANDS:
-        return MOST_BANDS + 1
-    bands = ceil(fewest)
-    # Rounding may leave the quotient on either side of a whole number.
-    while bands > 1 and predicted(bands - 1, rows, threshold) >= recall:
-        bands -= 1
-    return bands if predicted(bands, rows, threshold) >= recall else bands + 1
-
-
 @lru_cache
-def with_recall(
-    threshold: float, recall: float, permutations: int = PERMUTATIONS
-) -> tuple[int, int]:
-    """Return (bands, rows): the choice with the fewest false positives, if a pair at the threshold
-    must be found with at least probability `recall`. Raises ValueError if no choice does this."""
-    best = (np.inf, 0, 0)
-    for rows in range(1, permutations + 1):
-        bands = bands_for(threshold, recall, rows)  # more bands would add false positives
-        if bands * rows > permutations:
-            continue
-        area = float(false_positives(threshold, np.array([bands]), rows)[0])
-        best = min(best, (area, bands, rows))
-    if not best[1]:
-        most = predicted(permutations, 1, threshold)
-        raise ValueError(
-            f"no bands and rows of {permutations} permutations find a pair of similarity"
-            f" {threshold:g} with probability {recall:g} (at most {most:.4f}); raise permutations"
-        )
-    return best[1], best[2]
+def with_recall(threshold: float, recall: float, permutations: int) -> tuple[int, int]:
+    """Return (bands, rows): the most rows, so the fewest false positives, with which a pair at the
+    threshold is found with at least probability `recall`. Raises ValueError if none reaches it."""
+    for rows in range(permutations, 0, -1):
+        bands = permutations // rows
+        if predicted(bands, rows, threshold) >= recall:
+            while bands > 1 and predicted(bands - 1, rows, threshold) >= recall:
+                bands -= 1
+            return bands, rows
+    most = predicted(permutations, 1, threshold)
+    raise ValueError(
+        f"no bands and rows of {permutations} permutations find a pair of similarity"
+        f" {threshold:g} with probability {recall:g} (at most {most:.4f}); raise permutations"
+    )
 
 
 def binary_rows(matrix: np.ndarray, valid: np.ndarray) -> pa.FixedSizeBinaryArray:
@@ -204,30 +156,15 @@ class NearDuplicates(DocumentDedup):
     in_tasks: ClassVar[bool] = True
     of_texts: ClassVar[bool] = True
 
-    shingle: Literal["word", "char", "byte"] | None = Field(
-        None,
-        description=(
-            "Units of a shingle: words (grapheme clusters in scripts without spaces), "
-            "characters or bytes. Default: `word`."
-        ),
-    )
-    ngram: int | None = Field(
-        None,
-        ge=1,
-        le=1_000,
-        description=(
-            "Units in a shingle. Default: 5 words, 9 characters (Rajaraman and "
-            "Ullman, Mining of Massive Datasets, 3.2.2) or 16 bytes."
-        ),
-    )
-    normalize: Literal["lower", "datatrove"] = Field(
-        "lower",
-        description=(
-            "Normal form of texts before shingles are taken: `lower` folds case; "
-            "`datatrove` also turns numbers to 0 and removes punctuation and accents "
-            "(DataTrove, utils/text.py)."
-        ),
-    )
+    shingle: Literal["word", "char", "byte"] | None = None
+    """Units of a shingle: words (grapheme clusters in scripts without spaces), characters or bytes.
+    Default: `word`."""
+    ngram: int | None = Field(None, ge=1, le=1_000)
+    """Units in a shingle. Default: 5 words, 9 characters (Rajaraman and Ullman, Mining of Massive
+    Datasets, 3.2.2) or 16 bytes."""
+    normalize: Literal["lower", "datatrove"] = "lower"
+    """Normal form of texts before shingles are taken: `lower` folds case; `datatrove` also turns
+    numbers to 0 and removes punctuation and accents (DataTrove, utils/text.py)."""
 
     @property
     def least(self) -> float:
@@ -276,83 +213,31 @@ class DedupMinhash(NearDuplicates):
     paper: ClassVar[str] = "Broder 1997; Mining of Massive Datasets, chapter 3"
     version: ClassVar[int] = 2  # sketches hold band keys as bytes
 
-    preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = Field(
-        "fineweb",
-        description=(
-            "A published choice of bands and rows: `fineweb` has 14 bands of 8 rows (Penedo et al."
-            " 2024), `lee2022` and `refinedweb` 450 of 20 (Lee et al. 2022, Penedo et al. 2023),"
-            " `dclm` 93 of 15 (Li et al. 2024). `lee2022` also sets `verify` to 0.8."
-        ),
-    )
-    bands: int | None = Field(
-        None,
-        ge=1,
-        le=10_000,
-        description="Bands in a signature. More bands find more pairs. Default: the preset's.",
-    )
-    rows: int | None = Field(
-        None,
-        ge=1,
-        le=1_000,
-        description="Hash values per band. More find fewer unlike pairs. Default: the preset's.",
-    )
-    threshold: float | None = Field(
-        None,
-        gt=0.0,
-        lt=1.0,
-        description=(
-            "Jaccard similarity above which pairs should be found. Bands and rows are computed"
-            " from it instead of taken from a preset (Zhu, datasketch's MinHashLSH)."
-        ),
-    )
-    recall: float | None = Field(
-        None,
-        gt=0.0,
-        lt=1.0,
-        description=(
-            "Least probability that a pair at the threshold shares a band. Without it, false"
-            " positives and false negatives are weighed against each other, as in datasketch."
-        ),
-    )
-    permutations: int | None = Field(
-        None,
-        ge=1,
-        le=10_000,
-        description="Most hash values (bands * rows) for `threshold`. Default: 128 (datasketch).",
-    )
-    false_positive_weight: float | None = Field(
-        None,
-        gt=0.0,
-        lt=1.0,
-        description=(
-            "Weight of false positives, from 0 to 1, if `threshold` is set without `recall`. False"
-            " negatives weigh 1 minus this value. Default: 0.5."
-        ),
-    )
-    verify: float | None = Field(
-        None,
-        gt=0.0,
-        le=1.0,
-        description=(
-            "Least Jaccard similarity of the sets of shingles of two documents that share a"
-            " band. Without it, every two documents that share a band are near duplicates."
-            " Default with preset `lee2022`: 0.8."
-        ),
-    )
-    verify_by: Literal["shingles", "signature"] = Field(
-        "shingles",
-        description=(
-            "The way to compute the similarity of a candidate pair: `shingles` is exact, "
-            "`signature` estimates it from the bits of the signatures (Li and König 2010)."
-        ),
-    )
-    bits: int | None = Field(
-        None,
-        ge=1,
-        le=32,
-        description="Bits per hash value for the estimate from signatures. Default: 32.",
-    )
-    seed: int = Field(1, ge=0, lt=2**32, description="Seed of the permutations, as in datasketch.")
+    preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = "fineweb"
+    """A published choice of bands and rows: `fineweb` has 14 bands of 8 rows (Penedo et al. 2024),
+    `lee2022` and `refinedweb` 450 of 20 (Lee et al. 2022, Penedo et al. 2023), `dclm` 93 of 15 (Li
+    et al. 2024). `lee2022` also sets `verify` to 0.8."""
+    bands: int | None = Field(None, ge=1, le=10_000)
+    """Bands in a signature. More bands find more pairs. Default: the preset's."""
+    rows: int | None = Field(None, ge=1, le=1_000)
+    """Hash values per band. More find fewer unlike pairs. Default: the preset's."""
+    threshold: float | None = Field(None, gt=0.0, lt=1.0)
+    """Jaccard similarity above which pairs should be found. Bands and rows are computed from it
+    instead of taken from a preset (Zhu, datasketch's MinHashLSH)."""
+    recall: float | None = Field(None, gt=0.0, lt=1.0)
+    """Least probability that a pair at the threshold shares a band. Without it, false positives and
+    false negatives are weighed against each other, as in datasketch."""
+    permutations: int | None = Field(None, ge=1, le=10_000)
+    """Most hash values (bands * rows) for `threshold`. Default: 128 (datasketch)."""
+    false_positive_weight: float | None = Field(None, gt=0.0, lt=1.0)
+    """Weight of false positives, from 0 to 1, if `threshold` is set without `recall`. False
+    negatives weigh 1 minus this value. Default: 0.5."""
+    verify: float | None = Field(None, gt=0.0, le=1.0)
+    """Least Jaccard similarity of the sets of shingles of two documents that share a band. Without
+    it, every two documents that share a band are near duplicates. Default with preset `lee2022`:
+    0.8."""
+    seed: int = Field(1, ge=0, lt=2**32)
+    """Seed of the permutations, as in datasketch."""
 
     @model_validator(mode="before")
     @classmethod
@@ -375,10 +260,6 @@ class DedupMinhash(NearDuplicates):
         ):
             if {first, second} <= names:
                 raise ValueError(f"{first} and {second} exclude each other; give only one of them")
-        if self.verify_by == "signature" and self.verify is None:
-            raise ValueError("verify_by: needs verify")
-        if self.bits is not None and self.verify_by != "signature":
-            raise ValueError("bits: needs verify_by: signature")
         self.banding  # noqa: B018 (raises ValueError if no bands and rows reach the recall)
         return self
 
@@ -402,8 +283,7 @@ class DedupMinhash(NearDuplicates):
             "ngram": self._size,
             "normalize": self.normalize,
             "seed": self.seed,
-            "verify_by": self.verify_by if self.verify is not None else None,
-            "bits": self.kept_bits,
+            "verify": self.verify is not None,
             **self.comparison,
         }
 
@@ -421,8 +301,7 @@ class DedupMinhash(NearDuplicates):
             permutations = self.permutations or PERMUTATIONS
             if self.recall is not None:
                 return with_recall(self.threshold, self.recall, permutations)
-            weight = self.false_positive_weight or 0.5
-            return least_error(self.threshold, permutations, weight)
+            return least_error(self.threshold, permutations, self.false_positive_weight or 0.5)
         bands, rows = PRESETS[self.preset]
         return self.bands or bands, self.rows or rows
 
@@ -431,12 +310,6 @@ class DedupMinhash(NearDuplicates):
         """The least similarity of a match: the setting `verify`, or else the similarity at which
         half of all pairs share a band."""
         return midpoint(*self.banding) if self.verify is None else self.verify
-
-    @property
-    def kept_bits(self) -> int:
-        """The bits per value of the signatures in sketches, 0 if sketches have no signatures."""
-        by_signature = self.verify is not None and self.verify_by == "signature"
-        return (self.bits or 32) if by_signature else 0
 
     def signatures(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
         """Return each text's signature (uint32[rows, permutations]) and number of shingles
@@ -452,7 +325,7 @@ class DedupMinhash(NearDuplicates):
         return kernels.text_signatures(kind, data, offsets, self._size, a, b)
 
     def sketch(self, docs: Documents) -> pa.Table:
-        from curate.dedup.minhash.kernels import band_keys, pack
+        from curate.dedup.minhash.kernels import band_keys
         from curate.text.compared import texts_in_form
 
         bands, rows = self.banding
@@ -463,9 +336,7 @@ class DedupMinhash(NearDuplicates):
             "bands": binary_rows(keys, count > 0),
             **survivors.columns(docs, self.survivor, self.label),
         }
-        if self.kept_bits:
-            columns["signature"] = binary_rows(pack(signature, self.kept_bits), count > 0)
-        elif self.verify is not None:
+        if self.verify is not None:
             # The text is smaller than its shingles, and only candidates need shingles.
             columns["text"] = texts_in_form(text, self.compare)
         return pa.table(columns)
@@ -478,45 +349,27 @@ class DedupMinhash(NearDuplicates):
             label=self.label,
             method=self.method,
             banding=(bands, rows),
-            values=bands * rows,
-            kept_bits=self.kept_bits,
+            width=0,
             verify=self.verify,
             survivor=self.survivor,
             shingling=self.shingling(),
         )
-        facts, counts, histogram = resolve(request, sketches)
-        counts["candidates"] = facts["candidates"]
-        return Decided(counts, self._sentences(facts, histogram), [curve(bands, rows)])
+        facts, counts = resolve(request, sketches)
+        return Decided(counts, self._sentences(facts), [curve(bands, rows)])
 
-    def _sentences(self, facts: Facts, histogram: np.ndarray) -> list[str]:
+    def _sentences(self, facts: Facts) -> list[str]:
         bands, rows = self.banding
         chance = predicted(bands, rows, self.least)
-        sentences = [
+        found = (
             f"{bands} bands of {counted(rows, 'row')}: two documents of Jaccard similarity"
             f" {self.least:.3f} share"
             f" a band with probability {chance:.3f}. {facts['candidates']:,} of"
             f" {counted(facts['documents'], 'document')} share a band with another document."
-        ]
-        if self.kept_bits:
-            error = standard_error(self.least, bands * rows, self.kept_bits)
-            sentences.append(
-                f"Similarities are estimates from {self.kept_bits} bits of each of {bands * rows}"
-                f" hash values; at {self.least:g} their standard error is {error:.3f}."
-            )
-        elif self.verify is None:
-            sentences.append(
+        )
+        if self.verify is None:
+            how = (
                 f"Similarities are rough estimates from the share of common bands, out of {bands}."
             )
         else:
-            sentences.append("Similarities are exact: sets of shingles were compared.")
-        total = int(histogram.sum())
-        if total:
-            low, middle = (
-                int(np.searchsorted(np.cumsum(histogram), share * total)) / (len(histogram) - 1)
-                for share in (0.1, 0.5)
-            )
-            sentences.append(
-                f"Of the {counted(total, 'document')} dropped, half have a similarity of"
-                f" {middle:.3f} or more to their match, and nine in ten {low:.3f} or more."
-            )
-        return sentences
+            how = "Similarities are exact: sets of shingles were compared."
+        return [found, how]

@@ -2,11 +2,10 @@
 
 The phases are keys, shared, rows, owners and pieces, in this order. They read only the keys
 (hashes) and positions of passages. `keys` writes the keys by partition. `shared` drops passages
-that occur once. In `rows`, each task takes a group of files of sketches (short descriptions of
-documents), counts each remaining key in it, and finds the group's most preferred document that has
-this key. In `owners`, each task takes a range of keys, and chooses among the documents that the
-groups found for a key. In `pieces`, each task decides on the passages of one group. The calling
-process only concatenates the results."""
+that occur once. In `rows`, each task takes a group of sketch files, counts each remaining key in
+it, and finds the group's most preferred document that has this key. In `owners`, each task takes a
+range of keys, and chooses among the documents that the groups found for a key. In `pieces`, each
+task decides on the passages of one group. The calling process only concatenates the results."""
 
 from __future__ import annotations
 
@@ -79,23 +78,18 @@ REPEATED, SHARED, STARTS, PASSAGES = "repeated.bits", "shared.u32", "starts.npy"
 
 @dataclass(frozen=True)
 class KeysTask(GroupTask):
-    """The task to write the keys of a group of sketch files to 2 ** `bits` partitions."""
-
     bits: int
     segment_pairs: int
 
 
 @dataclass(frozen=True)
 class Keys(Message):
-    """The result of `write_keys`: counts of the passages in a group of sketch files."""
-
     passages: int  # all passages
     repeated: int  # passages already known to be repeated
 
 
 def partition_passages(sketches: Sketches, folder: Path, groups: list[Group], about: int) -> Facts:
-    """Write the keys (hashes) of passages to partitions, by their first bits, in phase `keys`.
-    `about` is the estimated number of passages, which sets the number of partitions."""
+    """Run phase `keys`. The estimated number of passages, `about`, sets that of partitions."""
     bits = partition_bits(about, sketches.sizes.partition_pairs)
     tasks = [KeysTask(g.part, folder, g, bits, sketches.sizes.segment_pairs) for g in groups]
     done = run_tasks(sketches.run, f"{__name__}:write_keys", tasks, Keys)
@@ -103,16 +97,14 @@ def partition_passages(sketches: Sketches, folder: Path, groups: list[Group], ab
     return {"partition_bits": bits, "repeated": sum(keys.repeated for keys in done)}
 
 
-def _passages_in(path: Path) -> int:
-    with pq.ParquetFile(path, pre_buffer=False) as source:
-        counts = source.read(columns=["passages"], use_threads=False)["passages"]
-    return int(counts.to_numpy().sum())
-
-
 def write_keys(task: KeysTask) -> Keys:
     """Run a task: write the keys of a group of sketch files. The task takes 48 MB of memory, and
     one byte per passage."""
-    passages = sum(_passages_in(file.path) for file in task.group.files)
+    passages = 0
+    for file in task.group.files:
+        with pq.ParquetFile(file.path, pre_buffer=False) as source:
+            counts = source.read(columns=["passages"], use_threads=False)["passages"]
+            passages += int(counts.to_numpy().sum())
     last_keys = np.zeros(REMEMBERED, np.uint64)
     last_numbers = np.full(REMEMBERED, NONE, np.uint32)
     repeated = np.zeros(passages, np.uint8)
@@ -136,17 +128,15 @@ def write_keys(task: KeysTask) -> Keys:
 
 
 def find_shared(sketches: Sketches, folder: Path, keys: Path, groups: int, facts: Facts) -> Facts:
-    """Run phase `shared`: find passages that may recur. Only half of each passage's hash is
-    compared, and two passages with the same half may still differ."""
     tasks = bundles(folder, keys, groups, facts["partition_bits"], sketches.sizes)
     done = run_tasks(sketches.run, f"{__name__}:write_shared", tasks, int)
     return {"pieces": len(tasks), "shared": sum(done)}
 
 
 def write_shared(task: BundleTask) -> int:
-    """Find the possibly repeated passages in a task's partitions. Write their numbers, by group of
-    input files, and return how many they are. The task takes 12 bytes of memory per pair (key,
-    passage), and 30 more for each pair of the current partition. Large arrays are mapped files."""
+    """Run a task: write the numbers of the shared passages in its partitions, by group. Return how
+    many they are. The task takes 12 bytes of memory per pair (key, passage), and 30 more for each
+    pair of the current partition."""
     files, (begin, stop) = task.pair_files(), (task.begin, task.stop)
     numbers: list[np.ndarray] = []
     owners: list[np.ndarray] = []
@@ -177,8 +167,8 @@ def write_shared(task: BundleTask) -> int:
 
 
 def shared_of(group: int, keys: Path, shared: Path, pieces: int) -> np.ndarray:
-    """Return bool[passages] for a group of files: True if a passage may occur more than once.
-    Phases `keys` and `shared` marked such passages in these folders, `shared` by `pieces` tasks."""
+    """Return bool[passages] for a group: True if a passage may occur more than once. `keys` and
+    `shared` are the folders of these phases, `pieces` is the number of tasks of `shared`."""
     passages = int(np.fromfile(keys / PASSAGES, np.int64)[group])
     bits = np.fromfile(part_file(keys, REPEATED, group), np.uint8)
     is_shared = np.unpackbits(bits, count=passages).view(np.bool_)
@@ -230,7 +220,7 @@ def sorted_rows(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def ranks(documents: pa.Table, policy: str, folder: Path) -> np.ndarray:
     """Return int64[documents]: each document's position in the order of preference. Equal documents
-    keep their order, as do all documents with policy `first`. The sort spills into `folder`."""
+    keep their order. The sort spills into `folder`."""
     count = len(documents)
     if survivors.preference(policy) == survivors.preference("first") or count < 2:
         return np.arange(count)
@@ -285,8 +275,6 @@ def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RowsTask(GroupTask):
-    """A task on a group of sketch files: write its passages that may recur, and their keys."""
-
     keys: Path  # the folder of phase `keys`
     shared: Path  # the folder of phase `shared`
     pieces: int  # the number of pieces in the folder `shared`
@@ -296,10 +284,9 @@ class RowsTask(GroupTask):
 
 
 def write_rows(task: RowsTask) -> None:
-    """Write the possibly repeated passages of a group of files, and their keys (hashes), divided
-    into slices (ranges of keys). Each key is written with the most preferred document that has it
-    and the number of passages that have it. The task takes 60 bytes of memory per passage, and
-    holds two copies of the columns that describe the documents."""
+    """Run a task: write the possibly repeated passages of a group, and a row per key, by slice of
+    keys. The task takes 60 bytes of memory per passage, and holds two copies of the columns that
+    describe the documents."""
     chosen = shared_of(task.part, task.keys, task.shared, task.pieces)
     columns = survivors.preferred_by(task.survivor)
     members, documents = _members(task.group, chosen, columns)
@@ -320,17 +307,7 @@ def write_rows(task: RowsTask) -> None:
         copies = np.stack([copies, np.zeros_like(copies)], axis=1).reshape(-1)
         other = (copies > 0) | (at[both] != at[np.repeat(runs.first, 2)])
         sent, copies = both[other], copies[other]
-    _write(task, members, at[sent], sent, copies, documents)
-
-
-def _write(
-    task: RowsTask,
-    members: Members,
-    document: np.ndarray,
-    sent: np.ndarray,
-    copies: np.ndarray,
-    documents: pa.Table,
-) -> None:
+    document = at[sent]
     low, high = members.low[sent], members.high[sent]
     slices = np.arange(task.slices)
     ends = np.searchsorted(slice_of(low, task.slices), slices, "right").tolist()
@@ -396,8 +373,6 @@ OWNERS_FILE, CLUSTERS = "owners.arrow", "clusters.i64"
 
 @dataclass(frozen=True)
 class OwnersTask(FolderTask):
-    """A task for a range of keys: choose the document that keeps its copy of each passage."""
-
     rows: Path  # the folder of phase `rows`
     groups: int
     survivor: str
@@ -406,8 +381,6 @@ class OwnersTask(FolderTask):
 
 @dataclass(frozen=True)
 class Owners(Message):
-    """The result of `write_owners`: counts of the passages in a slice (a range of keys)."""
-
     clusters: int  # sets of equal passages
     members: int  # passages in clusters
     dropped: int  # dropped passages
@@ -415,9 +388,9 @@ class Owners(Message):
 
 
 def write_owners(task: OwnersTask) -> Owners:
-    """Choose for each repeated passage the document that keeps it, and write this document's id.
-    The task handles a range of keys (hashes of passages), and takes some 200 bytes of memory per
-    key and group of files. Documents are sorted in a database, in 512 MB of memory and on disk."""
+    """Run a task: choose for each repeated passage of a slice the document that keeps it, and write
+    this document's id. The task takes some 200 bytes of memory per key and group. Documents are
+    sorted in a database, in 512 MB of memory and on disk."""
     groups = task.groups
     rows = [*read_slice(part_files(task.rows, ROWS_FILE, groups), task.part)]
     document_batches = [*read_slice(part_files(task.rows, DOCUMENTS_FILE, groups), task.part)]
@@ -466,8 +439,6 @@ DECISIONS = pa.schema([*COLUMNS, ("local", pa.bool_())])
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """A task that decides for the passages of one group of files: which are kept, which are cut."""
-
     rows: Path  # the folder of phase `rows`
     owners: Path  # the folder of phase `owners`
     slices: int  # the number of slices in the folder `owners`
@@ -475,9 +446,9 @@ class PiecesTask(GroupTask):
 
 
 def write_pieces(task: PiecesTask) -> int:
-    """Run a task: write which repeated passages of a group of files are kept and which are cut,
-    ordered by document and byte. Return the number of cut bytes. Memory holds the ids of the
-    documents, and 30 bytes per passage."""
+    """Run a task: write which repeated passages of a group are kept and which are cut, ordered by
+    document and byte. Return the number of cut bytes. Memory holds the ids of the documents, and 30
+    bytes per passage."""
     answers = [*read_slice(part_files(task.owners, OWNERS_FILE, task.slices), task.part)]
     # Clusters are numbered within a slice; add the clusters of the earlier slices.
     clusters = np.fromfile(task.owners / CLUSTERS, np.int64)

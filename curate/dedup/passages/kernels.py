@@ -20,9 +20,8 @@ from curate.documents.documents import NUMBER
 from curate.text.compared import in_form
 from curate.text.folding import LOOK, Folding, ccnet_folding, ccnet_normal, fold, lower_folding
 from curate.text.hashing import hash128
-from curate.text.lines import Extents, newline_lines, strip_space
+from curate.text.lines import Extents, longest, newline_lines, strip_space
 from curate.text.sentences import count_words_sentences, sentences
-from curate.text.unicode import space_bytes
 from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
@@ -67,17 +66,9 @@ class Passages:
     spans: np.ndarray  # uint32[passages, 2], first and last byte (exclusive)
 
 
-@njit(nogil=True)
-def _capacity(start, end):
-    longest = np.int64(0)
-    for k in range(len(start)):
-        longest = max(longest, end[k] - start[k])
-    return 2 * longest + 8
-
-
 @njit(cache=True, nogil=True)
 def _piece_keys(data, start, end, folding, blank, keys, state):
-    out = np.empty(_capacity(start, end), np.uint8)
+    out = np.empty(2 * longest(start, end) + 8, np.uint8)
     for k in range(len(start)):
         a, z = strip_space(data, start[k], end[k])
         n = fold(data, a, z, folding, out)
@@ -106,11 +97,6 @@ def _folded(data, start, end, folding, blank, state):
             at += n
         ends[k + 1] = at
     return out[:at], ends
-
-
-def _key_of(text: bytes, name: str) -> np.ndarray:
-    data = np.frombuffer(bytearray(text), np.uint8)
-    return as_keys(digests(data, np.array([0, len(data)], np.int64), name))[0]
 
 
 def as_keys(hashes: np.ndarray) -> np.ndarray:
@@ -148,7 +134,8 @@ def piece_keys(
         piece = data[start[k] : end[k]].tobytes().decode("utf-8", "surrogateescape")
         folded = unit.normal(piece).encode("utf-8", "surrogateescape")
         state[k] = bool(folded) or blank
-        keys[k] = _key_of(folded, name)
+        one = np.frombuffer(bytearray(folded), np.uint8)
+        keys[k] = as_keys(digests(one, np.array([0, len(one)]), name))[0]
     return keys, state > 0
 
 
@@ -355,16 +342,6 @@ def _mark_removed(removed, rows, start, end, row, first, last, local):
 
 
 @njit(nogil=True)
-def _is_blank(data, a, z):
-    while a < z:
-        n = space_bytes(data, a, z)
-        if n == 0:
-            return False
-        a += n
-    return True
-
-
-@njit(nogil=True)
 def _mark_lines(first, stop, start, end, removed, mark, base):
     """Mark each removed line with the newline before it, or after it if no earlier line is kept."""
     kept = False
@@ -434,7 +411,8 @@ def _mark(data, offsets, rows, start, end, removed, mark, lines, blank, count):
             if removed[k]:
                 continue
             if not count:
-                pieces[r] += blank or not _is_blank(data, start[k], end[k])
+                a, z = strip_space(data, start[k], end[k])
+                pieces[r] += blank or a < z
                 continue
             count_of_words, ended = count_words_sentences(data, start[k], end[k])
             pieces[r] += blank or count_of_words > 0

@@ -54,56 +54,27 @@ class DedupPassages(CountsWords, DedupStep):
     free: ClassVar[frozenset[str]] = DedupStep.free | {"min_sentences", "min_words", "words"}
     after_sketches: ClassVar[frozenset[str]] = frozenset({"keep"})
 
-    unit: Literal["line", "sentences", "paragraph"] = Field(
-        "line",
-        description=(
-            "The passages to compare: `line` (C4's code, c4_utils.py), spans of "
-            "`sentences` (Raffel et al. 2020, section 2.2), or `paragraph`, a line in "
-            "CCNet's normal form (Wenzek et al. 2020, section 3.2)."
-        ),
-    )
-    span: int | None = Field(
-        None,
-        ge=1,
-        le=100,
-        description="Sentences in a passage. Default: 3 (Raffel et al. 2020, section 2.2).",
-    )
-    keep: Literal["one", "none"] = Field(
-        "one",
-        description=(
-            "The occurrences of a passage to keep: `one`, or `none`, which cuts a passage that"
-            " occurs in several documents from all of them (CCNet)."
-        ),
-    )
-    hash: Literal["murmur3-128", "xxh3-128", "blake2b-128", "sha1-64"] = Field(
-        "murmur3-128",
-        description="Hash that compares passages; the number is its size in bits (CCNet: sha1-64).",
-    )
-    survivor: survivors.Survivor = Field(
-        "c4",
-        description=(
-            "The document that keeps the passage: `longest`, `newest`, `c4` (the "
-            "least md5 of the URL), `first` (the order of the inputs), `best:COLUMN` (the "
-            "highest number in a column) or `prefer-source:A,B` (the first source in the "
-            "list)."
-        ),
-    )
-    min_sentences: int | None = Field(
-        None,
-        ge=0,
-        description=(
-            "A document that lost a passage is dropped if fewer sentences than this remain."
-            " Default: 3 (C4, DataTrove), and 0 for paragraphs (CCNet)."
-        ),
-    )
-    min_words: int | None = Field(
-        None,
-        ge=0,
-        description=(
-            "A document that lost a passage is dropped if fewer words than this remain. Default:"
-            " 50 for `unit: sentences` (DataTrove), else 0."
-        ),
-    )
+    unit: Literal["line", "sentences", "paragraph"] = "line"
+    """The passages to compare: `line` (C4's code, c4_utils.py), spans of `sentences` (Raffel et al.
+    2020, section 2.2), or `paragraph`, a line in CCNet's normal form (Wenzek et al. 2020, section
+    3.2)."""
+    span: int | None = Field(None, ge=1, le=100)
+    """Sentences in a passage. Default: 3 (Raffel et al. 2020, section 2.2)."""
+    keep: Literal["one", "none"] = "one"
+    """The occurrences of a passage to keep: `one`, or `none`, which cuts a passage that occurs in
+    several documents from all of them (CCNet)."""
+    hash: Literal["murmur3-128", "xxh3-128", "blake2b-128", "sha1-64"] = "murmur3-128"
+    """Hash that compares passages; the number is its size in bits (CCNet: sha1-64)."""
+    survivor: survivors.Survivor = "c4"
+    """The document that keeps the passage: `longest`, `newest`, `c4` (the least md5 of the URL),
+    `first` (the order of the inputs), `best:COLUMN` (the highest number in a column) or
+    `prefer-source:A,B` (the first source in the list)."""
+    min_sentences: int | None = Field(None, ge=0)
+    """A document that lost a passage is dropped if fewer sentences than this remain. Default: 3
+    (C4, DataTrove), and 0 for paragraphs (CCNet)."""
+    min_words: int | None = Field(None, ge=0)
+    """A document that lost a passage is dropped if fewer words than this remain. Default: 50 for
+    `unit: sentences` (DataTrove), else 0."""
 
     @model_validator(mode="after")
     def _span_is_of_sentences(self) -> DedupPassages:

@@ -81,70 +81,32 @@ class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
     decided_by: ClassVar[str | None] = "curate.dedup.suffix_array.repeats"
     decide_nothing: ClassVar[frozenset[str]] = DedupStep.decide_nothing | {"memory_mib"}
 
-    compare: Literal["raw"] = Field(
-        "raw", description="The form of comparison: only `raw`, unchanged."
-    )
-    survivor: survivors.Survivor = Field(
-        "first",
-        description=(
-            "The document that keeps the passage, with `keep: first`: `longest`, "
-            "`newest`, `c4` (the least md5 of the URL), `first` (the order of the inputs), "
-            "`best:COLUMN` (the highest number in a column) or `prefer-source:A,B` (the "
-            "first source in the list)."
-        ),
-    )
-    unit: Literal["bytes", "characters", "tokens"] | None = Field(
-        None,
-        description="Unit of `threshold`. Default: `tokens` with a tokenizer, else `characters`.",
-    )
-    threshold: int | None = Field(
-        None,
-        ge=1,
-        description=(
-            "Least length of a passage in units. Default: 200 characters or bytes, "
-            "or 50 tokens (Lee et al. 2022)."
-        ),
-    )
-    tokenizer: str | None = Field(
-        None,
-        description="Path of a tokenizer.json, or of its folder, for the unit `tokens`.",
-    )
-    keep: Literal["first", "none", "longest-context"] = Field(
-        "first",
-        description=(
-            "The occurrence of a passage to keep: the `first` in order of preference, `none`"
-            " (as in the code of Lee et al. 2022), or the one in the longest document "
-            "(`longest-context`)."
-        ),
-    )
-    boundary: Literal["character", "word", "line"] = Field(
-        "character",
-        description="Where cuts may begin and end. Cuts shrink to the boundary and never grow.",
-    )
-    min_chars: int = Field(
-        0,
-        ge=0,
-        description="Drop a cut document if fewer characters, or only white space, remain.",
-    )
-    keep_index: bool = Field(True, description="Keep the suffix arrays for `llmcurate search`.")
-    memory_mib: int = Field(2048, ge=64, description="Memory in MiB per worker to sort a chunk.")
+    compare: Literal["raw"] = "raw"
+    """The form of comparison: only `raw`, unchanged."""
+    survivor: survivors.Survivor = "first"
+    """The document that keeps the passage, with `keep: first`: `longest`, `newest`, `c4` (the least
+    md5 of the URL), `first` (the order of the inputs), `best:COLUMN` (the highest number in a
+    column) or `prefer-source:A,B` (the first source in the list)."""
+    unit: Literal["bytes", "characters", "tokens"] | None = None
+    """Unit of `threshold`. Default: `tokens` with a tokenizer, else `characters`."""
+    threshold: int | None = Field(None, ge=1)
+    """Least length of a passage in units. Default: 200 characters or bytes, or 50 tokens (Lee et
+    al. 2022)."""
+    tokenizer: str | None = None
+    """Path of a tokenizer.json, or of its folder, for the unit `tokens`."""
+    keep: Literal["first", "none"] = "first"
+    """The occurrence of a passage to keep: the `first` in order of preference, or `none` (as in the
+    code of Lee et al. 2022)."""
+    boundary: Literal["character", "word", "line"] = "character"
+    """Where cuts may begin and end. Cuts shrink to the boundary and never grow."""
+    min_chars: int = Field(0, ge=0)
+    """Drop a cut document if fewer characters, or only white space, remain."""
+    keep_index: bool = True
+    """Keep the suffix arrays for `llmcurate search`."""
+    memory_mib: int = Field(2048, ge=64)
+    """Memory in MiB per worker to sort a chunk."""
 
     _encoder: Any = PrivateAttr(default=None)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _longest_context(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("keep") == "longest-context":
-            if values.get("survivor") not in (None, "longest"):
-                raise ValueError(
-                    "keep: longest-context implies survivor `longest`; leave survivor out"
-                )
-            if values.get("against"):
-                raise ValueError(
-                    "against: earlier documents are kept, so keep must be first or none"
-                )
-            values = {**values, "survivor": "longest"}
-        return values
 
     @model_validator(mode="after")
     def _tokens_need_a_tokenizer(self) -> DedupSuffixArray:

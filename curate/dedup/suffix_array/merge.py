@@ -123,7 +123,7 @@ def _mark_same(data, order, window, width, chars):
 
 @dataclass(frozen=True)
 class RegionText:
-    """The text of regions (text that may repeat) in a folder, and the length of its windows."""
+    """The text of regions in a folder, and the length of its windows."""
 
     folder: Path
     dtype: str  # the type of a symbol
@@ -139,9 +139,9 @@ class RegionText:
 
 @dataclass(frozen=True)
 class Orders:
-    """The sorted window positions of each chunk of the text, one file per chunk. A file holds
-    uint32 positions relative to the chunk's start, sorted by the text of the windows. The bit SAME
-    of a position is set if the file's previous position has an equal window."""
+    """The sorted window positions of each chunk of the text, one file of uint32 per chunk.
+    Positions are relative to the chunk's start. The bit SAME of a position is set if the file's
+    previous position has an equal window."""
 
     folder: Path
     bases: list[int]  # the start of each chunk
@@ -154,8 +154,7 @@ class Orders:
         self, begins: list[int], ends: list[int], scratch: Path, most: int = HELD
     ) -> np.ndarray:
         """Return uint32[]: the positions from begins[c] to ends[c] of each chunk c, concatenated.
-        If there are more than `most` (one window may occur that often), the array is a file in
-        `scratch`, mapped into memory."""
+        If there are more than `most`, the array is a mapped file in `scratch`."""
         size = sum(ends) - sum(begins)
         if size <= most:
             out = np.empty(size, np.uint32)
@@ -186,8 +185,8 @@ class SortTask(FolderTask):
 
 
 def sort(run: Run, region_text: RegionText, total: int, sort_bytes: int) -> Orders:
-    """Sort all chunks of a text of `total` symbols. `sort_bytes` is the memory for sorting a chunk.
-    Chunks that a killed run has sorted are used again if its chunks had the same size."""
+    """Sort all chunks of a text of `total` symbols, each in `sort_bytes` of memory. Chunks that a
+    killed run has sorted are used again if its chunks had the same size."""
     width = np.dtype(region_text.dtype).itemsize
     reach = _reach(region_text)
     size = min(max(sort_bytes // PEAK // width - reach, reach), (MOST // width) - reach)
@@ -381,15 +380,14 @@ def repeated(
     remove_all: bool,
     own_begin: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Find the windows (pieces of fixed length) to remove. Yields (positions, firsts), int64 arrays
-    in no particular order: where each such window is, and the first position of an equal window. If
-    the window itself is the first, `firsts` has the second position.
+    """Find the windows to remove. Yield (positions, firsts), int64 arrays in no particular order:
+    where each such window is, and the first position of an equal window, or the second position if
+    the window itself is the first.
 
-    `text` is the text to search (uint8, uint16 or uint32). `positions` (uint32) are sorted
-    positions from each chunk, concatenated; `counts` is their number per chunk, and `bases` is each
-    chunk's start in the text. If `remove_all`, every position of a repeated window is removed. If
-    not, the first position is kept, and so are those that overlap the first. Windows before
-    `own_begin`, in documents of earlier runs, are always kept."""
+    `positions` (uint32) are sorted positions from each chunk, concatenated; `counts` is their
+    number per chunk, and `bases` is each chunk's start in the text. If `remove_all`, every position
+    of a repeated window is removed. If not, the first position is kept, and so are those that
+    overlap the first. Windows before `own_begin`, in documents of earlier runs, are always kept."""
     k = max(1, len(bases))
     width = text.dtype.itemsize
     data = text.view(np.uint8)
@@ -422,7 +420,7 @@ _REGION, _START, _END, _OTHER, _FROM, _TO, _STOP = range(7)
 @dataclass(frozen=True)
 class Passages:
     """Repeated passages, each with a passage that it matches (int64[passages] each). Positions are
-    in the text of all regions (stretches that may repeat), concatenated."""
+    in the text of all regions, concatenated."""
 
     region: np.ndarray  # the region's index
     start: np.ndarray
@@ -505,8 +503,8 @@ def passages(
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Yield repeated passages (runs of windows) in order of position, joined from the pairs of
-    arrays that `repeated` yields. This takes 8 bytes of memory per position in the text."""
+    """Yield repeated passages in order of position, joined from the pairs that `repeated` yields.
+    This takes 8 bytes of memory per position in the text."""
     firsts = np.full(len(text), -1, np.int64)
     for position, first in windows:
         firsts[position] = first
@@ -520,11 +518,10 @@ def join(
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Join windows into passages, and yield these in order of position.
-
-    `pieces` yields (position, array) for adjacent stretches of text. For each window, the array has
-    the position of an equal window, or -1 if the window is to be kept. The first stretch must begin
-    where a region (overlapping windows) begins, and the last one must end where a region ends."""
+    """Join windows into passages, and yield these in order of position. `pieces` yields (position,
+    array) for adjacent stretches of text. For each window, the array has the position of an equal
+    window, or -1 if the window is to be kept. The first stretch must begin where a region begins,
+    and the last one must end where a region ends."""
     data = text if chars else text[:0].view(np.uint8)
     total = len(text)
     state = np.full(7, -1, np.int64)
@@ -555,10 +552,10 @@ def find_passages(
     held_positions: int = HELD,
 ) -> Iterator[Passages]:
     """Yield repeated passages in order of position. If one task is enough, it runs in this process
-    and writes no files. If `remove_all`, the first occurrence is removed too. Windows (pieces of
-    text) before position `own_begin`, in documents of earlier runs, are always kept. First, tasks
-    compare about `size` windows each. Then tasks join repeated windows into passages, each in about
-    `size` positions of the text. At most `held_positions` sorted positions are in memory."""
+    and writes no files. If not, tasks first compare about `size` windows each, then tasks join
+    repeated windows into passages, each in about `size` positions of the text. At most
+    `held_positions` sorted positions are in memory. `remove_all` and `own_begin` are as in
+    `repeated`."""
     text, regions = region_text.text(), region_text.regions()
     cuts = find_cuts(text, orders, region_text, -(-sum(orders.counts) // size))
     ranges = range_starts(regions, size)
@@ -600,8 +597,8 @@ def find_passages(
 
 def find_cuts(text: Mapped, orders: Orders, region_text: RegionText, parts: int) -> list[list[int]]:
     """Divide the sorted window positions of all chunks into up to `parts` parts; equal windows
-    share a part. Return a list for each cut (the start of a part, or the end of the last part): the
-    cut's index in the sorted positions of each chunk."""
+    share a part. Return for each cut (the start of a part, or the end of the last part) its index
+    in the sorted positions of each chunk."""
     cuts = [[0] * len(orders.bases), orders.counts]
     if parts < 2:
         return cuts
@@ -693,8 +690,7 @@ class JoinTask(RangesTask):
 
 
 def merge_windows(task: MergeTask) -> None:
-    """Run a task: find repeated windows to remove in one part of the sorted windows, and write
-    their positions. A part lies between two cuts (see `find_cuts`)."""
+    """Run a task: find the windows to remove between two cuts, and write their positions."""
     orders = Orders(task.folder, task.bases, [])
     starts = range_starts(task.text.regions(), task.size)
     counts = [end - begin for begin, end in zip(task.begins, task.ends, strict=True)]

@@ -134,14 +134,14 @@ def fit_spans(
     boundary: str,
     tokens: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shrink spans to whole characters, words or lines, as `boundary` says. Returns the new (start,
+    """Shrink spans to whole characters, words or lines, as `boundary` says. Return the new (start,
     end), int64[spans], in bytes of the document. A span that vanishes has end <= start.
 
     `data` and `offsets` are the documents' text. `spans` is (rows, start, end, linked), ordered by
-    row and start. `rows` is the row of the document; `start` and `end` are in symbols (bytes or
-    tokens). `linked` is True if the span starts where the previous one ends: linked spans are
-    shrunk as one. If symbols are tokens, `tokens` is (rows, start, end): the index of each
-    document's first token, and the byte range of each token in its document."""
+    row and start, in symbols (bytes or tokens). `linked` is True if the span starts where the
+    previous one ends: linked spans are shrunk as one. If symbols are tokens, `tokens` is (rows,
+    start, end): the index of each document's first token, and the byte range of each token in its
+    document."""
     rows, start, end, linked = spans
     start, end = start.copy(), end.copy()
     if tokens is not None:
@@ -174,8 +174,8 @@ def number_documents(db: Any, order: str) -> None:
 
 def insert_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> None:
     """Create the table `passages`, which has one row per repeated passage and its match. Columns: k
-    (document), a (first symbol) and z (last symbol, exclusive) of the passage; other, oa and oz are
-    those of the match; later is true if the match comes after the passage."""
+    (document), a (first symbol) and z (last symbol, exclusive) of the passage; other, oa and oz of
+    the match; later is true if the match comes after the passage."""
     db.execute(
         "CREATE OR REPLACE TABLE passages"
         "(k BIGINT, a BIGINT, z BIGINT, other BIGINT, oa BIGINT, oz BIGINT, later BOOLEAN)"
@@ -198,12 +198,11 @@ def insert_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> 
 
 
 def make_spans(db: Any, keep_none: bool) -> None:
-    """Create the table `spans` from the table `passages`. Overlapping passages of a document become
-    spans to cut, which do not overlap. If not `keep_none`, first occurrences become spans to keep.
-    Columns: k (the document), a and z (first and last symbol, exclusive), "drop" (true: cut),
-    cluster, owner (the document with the cluster's first occurrence), partner (the document with
-    the passage's match; null for a span to keep), and linked (true if the span starts where the
-    previous one ends)."""
+    """Create the table `spans` from `passages`. Overlapping passages of a document become spans to
+    cut, which do not overlap. If not `keep_none`, first occurrences become spans to keep. Columns:
+    k, a and z as in `passages`, "drop" (true: cut), cluster, owner (the document with the cluster's
+    first occurrence), partner (the document with the passage's match; null for a span to keep), and
+    linked (true if the span starts where the previous one ends)."""
     # The first occurrence is the match, or the passage itself if the match comes later.
     db.execute(
         """CREATE OR REPLACE TABLE homes AS
@@ -243,8 +242,7 @@ def make_spans(db: Any, keep_none: bool) -> None:
 
 def spans_in_order(db: Any) -> Iterator[pa.Table]:
     """Yield the table `spans` in batches, ordered by document, kept spans of a document before cut
-    ones. Columns: k (the document), a and z (start and end of the span), linked (true if the span
-    starts where the previous one ends) and row (the span's number in this order)."""
+    ones. Columns: k, a, z, linked, and row (the number in this order)."""
     db.execute(
         """CREATE OR REPLACE TABLE spans AS
         SELECT *, row_number() OVER (ORDER BY k, "drop", a, cluster) - 1 AS row FROM spans"""
@@ -277,8 +275,8 @@ def replace_spans(db: Any, fitted: Iterable[pa.Table]) -> None:
 
 
 def write_decisions(db: Any, path: Path, keep_none: bool) -> dict[str, int]:
-    """Write the table of decisions, with a row per span (passage of a document) that is cut or
-    kept. Return the counts, among them `cut_bytes`. `keep_none` leaves `kept_id` empty."""
+    """Write the table of decisions, with a row per span that is cut or kept. Return the counts,
+    among them `cut_bytes`. `keep_none` leaves `kept_id` empty."""
     kept_id = "NULL::VARCHAR" if keep_none else "o.id"
     db.execute(
         f"""COPY (

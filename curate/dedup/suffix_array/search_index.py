@@ -57,12 +57,6 @@ def _digest(record: dict[str, Any]) -> str:
     return text_digest(text, "xxh3-128")
 
 
-def _holds(path: Path, text: np.ndarray) -> bool:
-    if not path.is_file() or path.stat().st_size != len(text):
-        return False
-    return bool(np.array_equal(np.memmap(path, np.uint8, "r"), text))
-
-
 def chunk_bytes(sort_bytes: int, most: int = _MOST) -> int:
     """Return the size of a chunk that can be sorted in `sort_bytes` bytes of memory."""
     return min(max(sort_bytes // _PEAK, 1), most)
@@ -73,8 +67,8 @@ def is_complete(folder: Path) -> bool:
 
 
 class IndexWriter:
-    """Builds a search index: `add` documents in order, then `close`, which sorts the suffixes. A
-    folder must always get the same documents: chunks sorted by a killed process are used again."""
+    """Builds a search index: `add` documents in order, then `close`. A folder must always get the
+    same documents: chunks sorted by a killed process are used again."""
 
     def __init__(self, folder: Path, sort_bytes: int, most: int = _MOST) -> None:
         """Begin an index. `sort_bytes` is the memory for sorting, `most` the size of a chunk."""
@@ -132,7 +126,9 @@ class IndexWriter:
         number = len(self._chunks)
         text = self._text[: self._held]
         path, order = (self._folder / _name(kind, number) for kind in ("text", "order"))
-        if not (order.exists() and _holds(path, text)):
+        same_size = path.is_file() and path.stat().st_size == len(text)
+        same = same_size and np.array_equal(np.memmap(path, np.uint8, "r"), text)
+        if not (order.exists() and same):
             order.unlink(missing_ok=True)
             with replacing(path) as aside:
                 text.tofile(aside)
@@ -256,9 +252,8 @@ class SearchIndex:
 
 
 def find_folder(location: Path) -> Path:
-    """Return the folder of the search index at `location`: `location` itself, or the index inside
-    if `location` is the folder OUT of a run or of a step. Raises UsageError if there is no index or
-    more than one."""
+    """Return the folder of the search index at `location`: this folder itself, or the index in an
+    OUT or in the folder of a step. Raises UsageError if there is no index or more than one."""
     if not location.exists():
         raise UsageError(f"{location}: no such folder")
     candidates = [location, location / "own"]
@@ -301,9 +296,9 @@ def _checked(folder: Path) -> tuple[int, int, int]:
 
 
 def _compare(folder: Path, digests: dict[str, str]) -> None:
-    """Compare the checksums of the files with `digests`. Raises UsageError if a file differs.
-    Reading takes a second per GB. So for a large index, a note in the cache says that all files
-    matched. The note is valid while sizes and modification times do not change."""
+    """Raises UsageError if a file differs from its checksum. Reading takes a second per GB, so for
+    a large index a note in the cache says that all files matched. It is valid while sizes and
+    modification times do not change."""
     states = [(folder / name).stat() for name in sorted(digests)]
     note = None
     if sum(state.st_size for state in states) >= _NOTED:

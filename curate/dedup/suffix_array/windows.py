@@ -23,7 +23,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -86,8 +85,8 @@ def window_end(data, i, window, chars, stop):
 
 @njit(nogil=True)
 def same_window(data, i, j, window, width, chars):
-    """Return True if the windows at i and j are equal; both must lie within the text, `data`
-    (uint8[]). A window has `window` symbols of `width` bytes, or `window` characters if `chars`."""
+    """Return True if the windows at i and j are equal; both must lie within the text (uint8[]). A
+    window has `window` symbols of `width` bytes, or `window` characters if `chars`."""
     size = window * width
     a, b = i * width, j * width
     k = np.int64(0)
@@ -364,9 +363,9 @@ def _remaining(data, offsets, rows, mark, cut, chars, written):
 
 
 def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return (mark, rows). `mark` (uint8[bytes of the batch]) is 0 for kept bytes. For cut bytes it
-    is GLOBAL if they repeat another document, and LOCAL if they repeat only their own document
-    (True in the column `local` of `decisions`). `rows` (int64) are the documents with a cut."""
+    """Return (mark, rows). `mark` (uint8[bytes of the batch]) is 0 for kept bytes, GLOBAL for cut
+    bytes that repeat another document, and LOCAL for those that repeat only their own document.
+    `rows` (int64) are the documents with a cut."""
     _, offsets = docs.buffers()
     mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
     dropped = decisions.filter(decisions["drop"])
@@ -382,9 +381,9 @@ def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarr
 def remaining_text(
     docs: Documents, mark: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (cut, chars, written): each document's number of cut bytes, its number of remaining
-    characters (int64[documents] each), and True if a remaining character is not white space
-    (bool[documents]). Documents not in `rows` have 0 and False."""
+    """Return (cut, chars, written): each document's cut bytes and remaining characters
+    (int64[documents]), and True if a remaining character is not white space. Documents not in
+    `rows` have 0 and False."""
     data, offsets = docs.buffers()
     cut, chars = np.zeros(len(docs), np.int64), np.zeros(len(docs), np.int64)
     written = np.zeros(len(docs), np.bool_)
@@ -433,8 +432,8 @@ class Sieve:
         return sieve
 
     def count(self, symbols: np.ndarray, offsets: np.ndarray) -> None:
-        """Count the anchors (runs of symbols) of all windows of a batch of documents. `offsets`
-        (int64[rows + 1]) are the documents' bounds in `symbols`."""
+        """Count the anchors of all windows of a batch of documents. `offsets` (int64[rows + 1]) are
+        the documents' bounds in `symbols`."""
         _count(symbols, offsets, self.window, self.block, self._table, self._shift)
 
     def passing(self, symbols: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -570,27 +569,41 @@ class Request:
     keep: str  # which occurrences to keep
     boundary: str  # where a cut may begin
 
+    @property
+    def tokens(self) -> bool:
+        return self.unit == "tokens"
+
+    @property
+    def column(self) -> str:
+        """The column of sketches with the symbols."""
+        return "tokens" if self.tokens else "text"
+
 
 def dtype_of(work: Path) -> np.dtype:
     return np.dtype((work / DTYPE).read_text(encoding="utf-8"))
 
 
 def regions_of(request: Request, sketches: Sketches, work: Path) -> Regions:
-    """Return the regions, stretches of documents that may occur twice. They are in order of
-    preference: documents to keep come first. Write the text of the regions to the folder `work`."""
+    """Return the regions in order of preference: documents to keep come first. Write the text of
+    the regions to the folder `work`."""
     done = work / REGIONS
     if done.exists():
         return Regions.load(done)
     clear_temporary(work)
     sketch_groups = groups(sketches, sketches.sizes.task_sketch_bytes, _bytes)
-    regions = _regions_in_process if len(sketch_groups) < 2 else _regions_by_tasks
-    arrived = regions(request, sketches, work, sketch_groups)
+    if len(sketch_groups) < 2:
+        sieve = _count_anchors(request, sketches, work)
+        batches = documents_of(sketches.batches([request.column], ROWS), request.tokens)
+        arrived = _write_regions(sieve, batches, work / ARRIVED, request.unit == "characters")
+    else:
+        arrived = _regions_by_tasks(request, sketches, work, sketch_groups)
     path = work / ARRIVED
     if request.survivor == "first":
         path.replace(work / TEXT)
     else:
-        rank, text = ranks(sketches.connection), Mapped(path, dtype_of(work)).values
-        arrived = preferred(arrived, rank, text, work / TEXT)
+        rank = sketches.connection.execute("SELECT rank FROM documents ORDER BY k").fetchnumpy()
+        text = Mapped(path, dtype_of(work)).values
+        arrived = preferred(arrived, rank["rank"], text, work / TEXT)
         path.unlink()
     journal.note(work / TEXT)
     arrived.save(done)
@@ -603,38 +616,19 @@ def regions_of(request: Request, sketches: Sketches, work: Path) -> Regions:
     return arrived
 
 
-def ranks(db: Any) -> np.ndarray:
-    """Return int64[documents]: each document's rank. Of duplicates, the lowest rank is kept."""
-    rank: np.ndarray = db.execute("SELECT rank FROM documents ORDER BY k").fetchnumpy()["rank"]
-    return rank
-
-
 def _bytes(metadata: pq.FileMetaData) -> int:
     return sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-
-
-def _column(request: Request) -> str:
-    return "tokens" if request.unit == "tokens" else "text"
 
 
 def _count_anchors(request: Request, sketches: Sketches, work: Path) -> Sieve:
     total = "SELECT coalesce(sum(size), 0)::BIGINT FROM sketches"
     sieve = Sieve(request.window, sketches.connection.execute(total).fetchone()[0])
     dtype = np.dtype(np.uint8)
-    column = _column(request)
-    for batch in documents_of(sketches.batches([column], ROWS), column == "tokens"):
+    for batch in documents_of(sketches.batches([request.column], ROWS), request.tokens):
         dtype = batch.symbols.dtype
         sieve.count(batch.symbols, batch.offsets)
     write_text(work / DTYPE, dtype.str)
     return sieve
-
-
-def _regions_in_process(
-    request: Request, sketches: Sketches, work: Path, sketch_groups: list[Group]
-) -> Regions:
-    sieve, column = _count_anchors(request, sketches, work), _column(request)
-    batches = documents_of(sketches.batches([column], ROWS), column == "tokens")
-    return _write_regions(sieve, batches, work / ARRIVED, request.unit == "characters")
 
 
 def _write_regions(
@@ -672,15 +666,15 @@ FOUND = "found.text", "found.npy"  # the text of a group's regions, and the regi
 
 @dataclass(frozen=True)
 class PassTask(GroupTask):
-    """A task that finds regions (text that may repeat) in a group; fields as in `Request`."""
+    """A task that finds the regions of a group; fields as in `Request`."""
 
     window: int
     unit: str
 
 
 def pass_group(task: PassTask) -> None:
-    """Run a task: write the regions (text that may repeat) of the documents in a group of sketch
-    files. The task maps a table of counts into memory, up to 1 GiB."""
+    """Run a task: write the regions of the documents in a group of sketch files. The task maps a
+    table of counts into memory, up to 1 GiB."""
     group, tokens = task.group, task.unit == "tokens"
     sieve = Sieve.load(task.folder / SIEVE, task.window)
     sketches = sketch_batches(group.files, ["tokens" if tokens else "text"], ROWS)

@@ -99,7 +99,7 @@ class Library:
         self.labels = labels
         self.kept = {str(path) for path in store.kept}
         self._lock = threading.RLock()
-        self.columns = sorted(n for n in store.columns if "." in n) or sorted(store.columns)
+        self.columns = sorted(store.columns)
         self.rules = sorted({r for s in record.get("stages", ()) for r in s.get("reasons", ())})
         self.title = next((n for n in TITLES if n in store.names), None)
         self._groups: dict[tuple[Any, ...], str] = {}  # tables of the latest searches
@@ -265,19 +265,6 @@ class Library:
                     [[each.id for each in labels], [each.digest for each in labels]],
                 )
         return counts
-
-    def sample(self, each: int) -> dict[str, list[Position]]:
-        """Return the positions of `each` documents per rule, and of `each` kept documents as
-        `kept`. They have the smallest hashes of ids, so the order of the input does not matter."""
-        queries = {"kept": Query(status="kept")} | {rule: Query(rule=rule) for rule in self.rules}
-        samples = {}
-        for name, query in queries.items():
-            where, values = self._where(query)
-            samples[name] = self.rows(
-                f"SELECT file_, row_ FROM all_rows WHERE {where} ORDER BY {KEY}, id LIMIT ?",
-                [*values, min(each, PAGE)],
-            )
-        return samples
 
 
 @contextmanager

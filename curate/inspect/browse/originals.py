@@ -91,10 +91,10 @@ def _put(edit: Edit) -> list[Run]:
 
 class Originals:
     """A reader of texts before their first edit. If the run's first stage made this edit, a slow
-    search of the run's input is needed; after `most_parts` searches, `find` returns None."""
+    search of the run's input is needed."""
 
-    def __init__(self, out: Path, stages: Sequence[StageRecord], most_parts: int = 16) -> None:
-        self.out, self.stages, self._left = out, stages, most_parts
+    def __init__(self, out: Path, stages: Sequence[StageRecord]) -> None:
+        self.out, self.stages = out, stages
 
     def find(
         self, position: tuple[str, int], name: str, text: str | None, edits: list[Edit]
@@ -106,9 +106,8 @@ class Originals:
         first = edits[0].step
         stage = next((i for i, s in enumerate(self.stages) if first in s.steps), None)
         part = Path(position[0]).name[5:10]
-        if stage is None or not part.isdigit() or (stage == 0 and self._left <= 0):
+        if stage is None or not part.isdigit():
             return None
-        self._left -= stage == 0
         folders = [stage_folder(self.out, s.folder) for s in self.stages]
         try:
             texts = dict(entering(folders, stage, first, [name], [int(part)]))

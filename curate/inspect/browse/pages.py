@@ -1,16 +1,13 @@
-"""The pages of `browse`: the list of documents with its facets, one document, the report, a sample.
+"""The pages of `browse`: the list of documents with its facets, one document, the report.
 
-Each page has at most one script, allowed by its hash: keyboard keys for the links, or a search in
-the sample. Pages work without scripts too. Rules and scores are explained from the run's record.
+Each page has at most one script, allowed by its hash: keyboard keys for the links. Pages work
+without scripts too. Rules and scores are explained from the run's record.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,11 +19,10 @@ from curate.documents.rejected import REASON_COLUMNS, Reason, reasons_of, rules_
 from curate.inspect.browse.hits import Hit, divided, hits, passage
 from curate.inspect.browse.library import PAGE, Library, Query
 from curate.inspect.browse.originals import Originals, Run, replay
-from curate.inspect.report.store import Position, find_rows, read_rows
-from curate.run.records import stages_of
+from curate.inspect.report.store import Position, read_rows
 from llmcurate.base.disk.units import format_measure
 from llmcurate.base.pages.charts import scaling
-from llmcurate.base.pages.html import ids_of, linked, own_script, plain, render
+from llmcurate.base.pages.html import linked, own_script, plain, render
 
 
 def spoken(rule: str) -> str:
@@ -210,12 +206,8 @@ def _partners(document: Document, library: Library) -> None:
     document.partners = {i: rows[w].get("text") or "" for i, w in where.items() if w}
 
 
-KEYS, SEARCH = "browse/keys.js", "browse/search.js"  # scripts
-
-
-# `frame-ancestors` works only in a header; the rest also in a saved page.
-POLICY = f"{own_script(KEYS, forms=True)[1]}; frame-ancestors 'none'"
-MOST_DOCUMENTS = 400  # of a sample
+SCRIPT, _POLICY = own_script("browse/keys.js", forms=True)
+POLICY = f"{_POLICY}; frame-ancestors 'none'"  # which works only in a header
 
 
 def link(**fields: Any) -> str:
@@ -237,21 +229,18 @@ def address(id: str) -> str:
     return f"/document{link(id=id)}" if id else "/"
 
 
-def _render(template: str, name: str = KEYS, **values: Any) -> str:
-    script, policy = own_script(name, forms=name == KEYS)
+def _render(template: str, **values: Any) -> str:
     return render(
         f"browse/{template}.html",
-        **{
-            "policy": policy,
-            "script": script,
-            "link": link,
-            "place": place,
-            "address": address,
-            "spoken": spoken,
-            "most_chars": CHARS,
-            "page_size": PAGE,
-            **values,
-        },
+        policy=_POLICY,
+        script=SCRIPT,
+        link=link,
+        place=place,
+        address=address,
+        spoken=spoken,
+        most_chars=CHARS,
+        page_size=PAGE,
+        **values,
     )
 
 
@@ -308,61 +297,3 @@ def report_page(library: Library) -> str:
 
 def message_page(message: str) -> str:
     return _render("message", message=message)
-
-
-DOCUMENTS, REPORT = "documents.html", "report.html"  # in a folder of static pages
-
-
-def _anchor(id: str) -> str:
-    return "d" + hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:16]
-
-
-def static_pages(library: Library, each: int, target: Path) -> dict[Path, str]:
-    """Return {path: HTML} of pages with a sample of documents: one page if `target` is an .html
-    file, otherwise documents.html and the report. In the report, ids are links to the documents."""
-    if target.suffix.lower() in (".html", ".htm"):
-        return {target: sample_page(library, each)}
-    report = library.report.read_text(encoding="utf-8") if library.report.is_file() else ""
-    documents = sample_page(library, each, ids_of(report), REPORT if report else "")
-    anchors = set(re.findall(r'id="(d[0-9a-f]{16})"', documents))
-
-    def to(name: str) -> str:
-        anchor = _anchor(name)
-        return DOCUMENTS if not name else f"{DOCUMENTS}#{anchor}" if anchor in anchors else ""
-
-    pages = {DOCUMENTS: documents} | ({REPORT: linked(report, to)} if report else {})
-    return {target / name: page for name, page in pages.items()}
-
-
-def sample_page(library: Library, each: int, named: Sequence[str] = (), report: str = "") -> str:
-    """Return a bounded sample of the run as one page: `each` documents per rule and `each` of the
-    kept documents, chosen by the hashes of their ids, so the same run gives the same page.
-
-    The documents with the ids `named` come first. `report` is the address of the report; if it is
-    given, the page has a link to the report.
-    """
-    sample = library.sample(each)
-    where = find_rows(library.store.paths, named)
-    positions = dict.fromkeys(where[id] for id in named if id in where)
-    positions |= dict.fromkeys(position for some in sample.values() for position in some)
-    chosen = list(positions)[:MOST_DOCUMENTS]
-    documents = load(library, chosen, Originals(library.out, stages_of(library.record)))
-    waiting = dict(zip(chosen, documents, strict=True))
-    groups = [
-        (title, [waiting.pop(position) for position in some if position in waiting])
-        for title, some in sample.items()
-    ]
-    groups.append(("other documents that the report names", list(waiting.values())))
-    anchors = {document.id: f"#{_anchor(document.id)}" for document in documents}
-    return _render(
-        "sample",
-        SEARCH,
-        recipe=library.record.get("recipe") or "run",
-        each=each,
-        number=len(documents),
-        groups=[(title, documents) for title, documents in groups if documents],
-        report=report,
-        anchor=_anchor,
-        address=lambda id: anchors.get(id, ""),
-        meanings=Meanings.of(library.record),
-    )

@@ -1,12 +1,10 @@
 """Forecast CPU hours, memory, bytes, objects, time and money of a plan, stage by stage.
 
 The number of documents is the input's bytes divided by the bytes per document of an earlier run.
-Each other quantity is that number times a figure per document (`Figures`). Time is CPU time divided
-by the number of workers, except for work that one process does alone. Work without a known figure
-is listed in `Forecast.missing` and left out of the totals.
-
-A figure is computed from the run.json of an earlier run, or comes from the table of costs in this
-package. The time to compile kernels (numba functions) is not included; workers report this time.
+Each other quantity is that number times a figure per document, from the run.json of an earlier run
+or the table of costs in this package. Time is CPU time divided by the number of workers, except for
+work that one process does alone. Work without a known figure is listed in `Forecast.missing` and
+left out of the totals, as is the time to compile kernels (numba functions).
 """
 
 from __future__ import annotations
@@ -499,19 +497,28 @@ def _add_deciding(
     else:
         tasks = timed.deciding.seconds(documents) * timed.shared
         alone = timed.deciding.seconds(documents) - tasks
-    steps = [StepForecast("in one process", documents, alone)]
-    steps += [StepForecast("in workers", documents, tasks)] if tasks else []
+    entry = _add_shared(result, name, documents, alone, tasks)
+    entry.bytes_in, entry.objects = sketches, 1.0
+    entry.bytes_out = alike[0].decision_bytes * documents if alike else None
+    entry.gets = float(GETS_A_FILE * result.partitions)
+
+
+def _add_shared(
+    result: Forecast,
+    name: str,
+    documents: float,
+    alone: float | None,
+    tasks: float,
+    steps: tuple[str, str] = ("in one process", "in workers"),
+) -> StageForecast:
+    """Add work of `alone` CPU seconds in the driver and `tasks` in the workers."""
+    parts = zip(steps, (alone, tasks), strict=True)
+    entries = [StepForecast(label, documents, cpu) for label, cpu in parts if cpu != 0.0]
     cpu = None if alone is None else alone + tasks
     wall = None if alone is None else alone + tasks / result.at_once
-    result.stages.append(
-        StageForecast(
-            *(name, not tasks, steps, documents, documents, cpu, wall),
-            bytes_in=sketches,
-            bytes_out=alike[0].decision_bytes * documents if alike else None,
-            objects=1.0,
-            gets=float(GETS_A_FILE * result.partitions),
-        )
-    )
+    entry = StageForecast(name, not tasks, entries, documents, documents, cpu, wall)
+    result.stages.append(entry)
+    return entry
 
 
 def _add_once(
@@ -531,14 +538,7 @@ def _add_split(result: Forecast, sources: list[Figures], name: str, much: bool) 
         _add_once(result, sources, name, result.documents)
         return
     alone, tasks = (seconds * result.documents for seconds in split)
-    steps = [
-        StepForecast("in one process", result.documents, alone),
-        StepForecast("in workers", result.documents, tasks),
-    ]
-    documents, wall = result.documents, alone + tasks / result.at_once
-    result.stages.append(
-        StageForecast(name, False, steps, documents, documents, alone + tasks, wall)
-    )
+    _add_shared(result, name, result.documents, alone, tasks)
 
 
 def _add_planning(
@@ -561,18 +561,14 @@ def _add_driving(result: Forecast, stages: list[MapStage]) -> None:
     parts = result.partitions
     alone = (PLANNED + SETTLED + MAPPED * len(stages) + ASSEMBLED) * parts
     tasks = GATHERED * parts if parts > Sizes.task_partitions else 0.0
-    steps = [StepForecast("the driver", 0.0, alone)]
-    steps += [StepForecast("ids, in workers", 0.0, tasks)] if tasks else []
     held = HELD + (HELD_DECIDING if any(stage.sketch for stage in stages) else 0)
-    wall = alone + tasks / result.at_once
-    result.stages.append(
-        StageForecast(
-            *("driving", True, steps, result.documents, result.documents, alone + tasks, wall),
-            bytes_out=float(LEDGER * (len(stages) + 1) + PLAN_FILES) * parts,
-            peak_bytes=HELD_FIRST + held * parts,
-            objects=3.0,  # the ledger, two of the plan
-        )
-    )
+    steps = ("the driver", "ids, in workers")
+    entry = _add_shared(result, "driving", 0.0, alone, tasks, steps)
+    entry.single = True
+    entry.documents_in = entry.documents_out = result.documents
+    entry.bytes_out = float(LEDGER * (len(stages) + 1) + PLAN_FILES) * parts
+    entry.peak_bytes = HELD_FIRST + held * parts
+    entry.objects = 3.0  # the ledger, two of the plan
 
 
 def _cost(stage: StageForecast, prices: Prices) -> float | None:

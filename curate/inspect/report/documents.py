@@ -30,7 +30,7 @@ from curate.text.languages import ENGLISH, Chosen, comparable
 from llmcurate.base.disk.database import literal
 from llmcurate.base.disk.process import in_order
 from llmcurate.base.disk.units import counted
-from llmcurate.base.messages import OPTIONAL, Message
+from llmcurate.base.messages import Message
 
 MOST_LABELS = 20
 MOST_BYTES = 256 << 20  # of text, read to measure lengths
@@ -394,7 +394,6 @@ def _choose(store: Store, asked: list[Unsure], rows: dict[str, Unsure]) -> None:
 # documents of its fullest month, so a few late or wrongly dated pages do not move it. Cheng et al.
 # 2024 (Dated Data: Tracing Knowledge Cutoffs in Large Language Models) measure models, whose
 # cut-off may lie long before the newest document. The tenth is our choice.
-FETCH = 100_000
 # SQL for the documents of a group of files by month.
 MONTHS = """SELECT month, count(*) FILTER (stays) AS kept, count(*) FILTER (NOT stays) AS gone
   FROM (
@@ -558,67 +557,3 @@ def opt_outs(store: Store) -> OptOuts | None:
     ):
         agents.setdefault(name, {})[period] = documents
     return OptOuts(periods, agents)
-
-
-# Versions of a page are near duplicates; the newest should be kept. Ages show if it was.
-
-
-@dataclass
-class Ages:
-    """Ages of dropped duplicates, compared with the document that is kept. `days` counts them by
-    how many days they are older (negative: newer). `periods` has (month or year, kept, dropped)."""
-
-    older: int = 0  # number of duplicates
-    same: int = 0
-    newer: int = 0
-    undated: int = 0  # number of pairs without both dates
-    periods: list[tuple[str, int, int]] = field(default_factory=list)
-    days: Histogram | None = field(default=None, metadata=OPTIONAL)
-
-
-def ages_of(store: Store) -> Ages | None:
-    """Return the ages of dropped documents, or None if no document has a date. Dropped passages are
-    not considered."""
-    if not store.has_decisions or "date" not in store.names:
-        return None
-    store.pieces({"months": MONTHS})
-    ((dated,),) = store.rows("SELECT count(month) FROM months")
-    if not dated:
-        return None
-    ages = Ages(periods=_periods(store))
-    in_decisions = "id IN (SELECT id FROM decisions UNION ALL SELECT kept_id FROM decisions)"
-    store.pieces(
-        {
-            "dates": f"""SELECT id, date FROM kept WHERE {in_decisions}
-            UNION ALL SELECT id, date FROM gone WHERE {in_decisions}"""
-        },
-        decided=True,
-    )
-    # If the kept duplicate lies in an earlier corpus, its date is not known here.
-    store.db.execute(
-        """CREATE OR REPLACE TEMP TABLE ages AS
-        SELECT date_diff('second', c.date, k.date) / 86400.0 AS days
-        FROM decisions d JOIN dates c ON c.id = d.id JOIN dates k ON k.id = d.kept_id
-        WHERE d.span_start IS NULL AND d.partner_corpus IS NULL
-          AND d.partner_id IS NOT NULL AND d.id <> d.kept_id"""
-    )
-    ((least, most, dated_pairs, older, newer, undated),) = store.rows(
-        """SELECT min(days), max(days), count(days), count(*) FILTER (days > 0),
-                  count(*) FILTER (days < 0), count(*) FILTER (days IS NULL) FROM ages"""
-    )
-    ages.older, ages.newer, ages.undated = older, newer, undated
-    ages.same = dated_pairs - older - newer
-    if dated_pairs and least < most:
-        ages.days = edges_of(Range(False, dated_pairs, least, most))
-        at = store.db.execute("SELECT days FROM ages WHERE days IS NOT NULL")
-        while rows := at.fetchmany(FETCH):
-            ages.days.add(np.array([r[0] for r in rows], np.float64))
-    return ages
-
-
-def _periods(store: Store) -> list[tuple[str, int, int]]:
-    ((months,),) = store.rows("SELECT count(DISTINCT month) FROM months")
-    return store.rows(
-        f"""SELECT {sql_period("month", months <= MOST_MONTHS)} AS period,
-               sum(kept)::BIGINT, sum(gone)::BIGINT FROM months GROUP BY period ORDER BY period"""
-    )

@@ -400,11 +400,9 @@ WORD = 100  # characters shown of a word: one may be a megabyte long
 NAME = 100  # characters shown of a name
 EXCERPT = 300
 INDENT = " " * 11
-RED, GREEN, BOLD, OFF = "\x1b[31m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
-MARKS = "[-only in the kept duplicate-] {+only in the dropped one+}"
 
 
-def text(browsed: ClusterList, colours: bool) -> str:
+def text(browsed: ClusterList) -> str:
     lines = []
     for method, n in browsed.unknown.items():
         lines.append(
@@ -417,21 +415,19 @@ def text(browsed: ClusterList, colours: bool) -> str:
     which = "the largest" if shown == 1 else f"the {shown:,} largest"
     lines.append(f"{of}:" if browsed.total == shown else f"{of}; {which}:")
     if any(m.difference and not m.difference.equal for c in browsed.clusters for m in c.members):
-        first, _, second = MARKS.partition("] ")
-        coloured = f"{RED}{first}]{OFF} {GREEN}{second}{OFF}"
-        lines.append(f"marked: {coloured if colours else MARKS}")
+        lines.append("marked: [-only in the kept duplicate-] {+only in the dropped one+}")
     for nth, cluster in enumerate(browsed.clusters, 1):
-        lines += ["", *_cluster_lines(nth, cluster, colours)]
+        lines += ["", *_cluster_lines(nth, cluster)]
     return "\n".join(piece for line in lines for piece in wrapped(line, width()))
 
 
-def _cluster_lines(nth: int, cluster: Cluster, colours: bool) -> list[str]:
+def _cluster_lines(nth: int, cluster: Cluster) -> list[str]:
     gone = "cut" if cluster.passages else "dropped"
     head = f"{nth}. {cluster.size:,} {cluster.of}, {cluster.gone:,} {gone}, by {cluster.method}"
     if cluster.similarity and cluster.similarity[0] < 1:
         least, middle, most = cluster.similarity
         head += f"; similarity {least:.3f} to {most:.3f}, median {middle:.3f}"
-    lines = [f"{BOLD}{head}{OFF}" if colours else head]
+    lines = [head]
     if cluster.stays is not None:
         lines.append(f"  kept     {_about(cluster.stays)}")
         if cluster.stays.text is None:
@@ -446,16 +442,16 @@ def _cluster_lines(nth: int, cluster: Cluster, colours: bool) -> list[str]:
         lines.append(f"  kept     {_name(cluster.kept_id)}, which is not in this run")
     for member in cluster.members:
         lines.append(f"  {gone:<9}{_about(member)}")
-        lines += _compared(member, cluster, colours)
+        lines += _compared(member, cluster)
     rest = cluster.gone - len(cluster.members)
     if rest > 0:
         lines.append(f"  and {rest:,} more")
     return lines
 
 
-def _compared(member: Member, cluster: Cluster, colours: bool) -> list[str]:
+def _compared(member: Member, cluster: Cluster) -> list[str]:
     if member.difference is not None and not member.difference.equal:
-        return [INDENT + _marked(member.difference, colours)]
+        return [INDENT + _marked(member.difference)]
     if member.difference is not None:
         return [] if cluster.passages else [f"{INDENT}the same words"]
     if member.text is None:
@@ -485,8 +481,8 @@ def _excerpt(text: str) -> str:
     return '"' + " ".join(plain(text, EXCERPT).split()) + '"'
 
 
-def _marked(diff: Diff, colours: bool) -> str:
-    words: list[tuple[str, str]] = [("\u2026", "")] if diff.begun else []
+def _marked(diff: Diff) -> str:
+    words = ["\u2026"] if diff.begun else []
     last = len(diff.runs) - 1
     for nth, (stays, went, same) in enumerate(diff.runs):
         if same:
@@ -499,14 +495,12 @@ def _marked(diff: Diff, colours: bool) -> str:
                 bare = [*before, "\u2026", *after]
             elif nth == 0 and diff.begun:
                 bare = ["\u2026", *bare]
-            words += [(w, "") for w in bare]
+            words += bare
             continue
-        for side, opening, closing, colour in ((stays, "[-", "-]", RED), (went, "{+", "+}", GREEN)):
+        for side, opening, closing in ((stays, "[-", "-]"), (went, "{+", "+}")):
             if side:
                 bare = [plain(w.strip(), WORD) for w in side]
-                bare[0] = opening + bare[0]
-                bare[-1] += closing
-                words += [(w, colour if colours else "") for w in bare]
-    if any(diff.more) and words[-1][0] != "\u2026":
-        words.append(("\u2026", ""))
-    return " ".join(f"{colour}{word}{OFF}" if colour else word for word, colour in words)
+                words.append(f"{opening}{' '.join(bare)}{closing}")
+    if any(diff.more) and words[-1] != "\u2026":
+        words.append("\u2026")
+    return " ".join(words)

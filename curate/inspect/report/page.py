@@ -17,7 +17,7 @@ from curate.corpus.sketches import Run, run_here
 from curate.documents.limits import Limit
 from curate.engines.base import cpu_seconds
 from curate.inspect.report import documents, duplicates, rules
-from curate.inspect.report.documents import LEAST, Ages, Kept, OptOuts, Source, Unsure
+from curate.inspect.report.documents import LEAST, Kept, OptOuts, Source, Unsure
 from curate.inspect.report.duplicates import SIZES, Method
 from curate.inspect.report.rules import Example, Rule, RuleFigures
 from curate.inspect.report.store import opened
@@ -55,7 +55,7 @@ from llmcurate.base.pages.html import render as render_template
 @dataclass
 class Figures:
     JSON = (
-        "rules.rules", "rules.overlap", "measures=rules.others", "duplicates", "ages?",
+        "rules.rules", "rules.overlap", "measures=rules.others", "duplicates",
         "freshness?", "opt_outs?", "kept.languages", "kept.domains", "kept.lengths?", "unsure?",
     )  # fmt: skip
     rules: RuleFigures = field(default_factory=RuleFigures)
@@ -64,14 +64,12 @@ class Figures:
     kept: Kept = field(default_factory=Kept)
     unsure: dict[str, Unsure] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)  # warnings about dropped languages and characters
-    ages: Ages | None = None
     freshness: list[Source] = field(default_factory=list)
     opt_outs: OptOuts | None = None
 
 
 def gather(
     out: Path,
-    by_date: bool = False,
     limits: Mapping[str, Limit] = MappingProxyType({}),
     threads: int = 1,
     steps: Sequence[str] = (),
@@ -81,10 +79,9 @@ def gather(
 ) -> Figures:
     """Compute the figures of a finished run from its corpus/, rejected/ and decisions.parquet.
 
-    `by_date` adds the ages of duplicates, for a dedup that chose by date. `limits` maps the names
-    of rules to their limits. `steps` are step labels in the order of the run. `judged` maps the
-    label of a step to the step's limits by language (language profiles). `threads`, `run` and
-    `sizes` change how the work is divided, not the result. Memory is bounded.
+    `limits` maps the names of rules to their limits. `steps` are step labels in the order of the
+    run. `judged` maps the label of a step to the step's limits by language (language profiles).
+    `threads`, `run` and `sizes` change how the work is divided, not the result. Memory is bounded.
     """
     figures = Figures()
     with opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes) as store:
@@ -96,8 +93,6 @@ def gather(
         figures.duplicates = duplicates.gather(store)
         figures.unsure = documents.unsure_languages(store)
         figures.lost = [*documents.lost(store, steps, judged), *documents.replaced(store)]
-        if by_date:
-            figures.ages = documents.ages_of(store)
         figures.freshness = documents.freshness_of(store)
         figures.opt_outs = documents.opt_outs(store)
     return figures
@@ -137,7 +132,7 @@ class RunPage:
         empty = {
             "cuts": not any(stage["cut"] for stage in self.record["stages"]),
             "duplicates": not (self.figures.duplicates or decided),
-            "freshness": not (self.figures.freshness or self.figures.ages or self.figures.opt_outs),
+            "freshness": not (self.figures.freshness or self.figures.opt_outs),
             "perplexity": not any(d.get("perplexity") for d in decided),
             "mix": "corpus" not in products,
             "products": not products,
@@ -373,8 +368,6 @@ def begin_report(
     try:
         if outcome.plan.stages:
             steps = outcome.plan.recipe.steps
-            settings = [step.model_dump(mode="json") for step in steps]
-            by_date = any(s.get("survivor") == "newest" for s in settings)
             # By `step.rule`, each with the full name of its column.
             limits = {
                 f"{step.label}.{limit.rule}": replace(limit, column=f"{step.label}.{limit.column}")
@@ -384,7 +377,7 @@ def begin_report(
             labels = [step.label for step in steps]
             profiled = [s for s in steps if isinstance(s, Profiled) and s.profile != NONE]
             judged = {step.label: step.chosen for step in profiled}
-            figures = gather(outcome.out, by_date, limits, threads, labels, run, sizes, judged)
+            figures = gather(outcome.out, limits, threads, labels, run, sizes, judged)
             outcome.notices += figures.lost
     except Exception as error:
         figures = None

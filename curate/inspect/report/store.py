@@ -62,7 +62,6 @@ class Store:
     names: frozenset[str]  # all columns of documents
     has_decisions: bool
     threads: int = 1
-    decisions: Path | None = None  # decisions.parquet of a run, None for a refresh HOME
     run: Run = run_here  # executes tasks
     folder: Path = Path()  # for the results of tasks
     group_bytes: int = KEY_MOST
@@ -80,13 +79,12 @@ class Store:
         """Groups of files, each as (files of corpus/, files of rejected/)."""
         return _groups(self.kept, self.gone, self.group_bytes)
 
-    def tasks(self, kind: Callable[..., K], *more: Any, decided: bool = False) -> list[K]:
+    def tasks(self, kind: Callable[..., K], *more: Any) -> list[K]:
         """Return one task of class `kind` per group of files. `more` are further fields of the
-        tasks; `decided` is True if they read the dedup decisions."""
-        decisions = self.decisions if decided else None
+        tasks."""
         threads = self.threads if len(self.groups) == 1 else 1
         return [
-            kind(number, kept, gone, decisions, self.folder, threads, *more)
+            kind(number, kept, gone, self.folder, threads, *more)
             for number, (kept, gone) in enumerate(self.groups)
         ]
 
@@ -94,17 +92,11 @@ class Store:
         """Run `function` (as `module:function`) on each task. Yield (task, result) as they end."""
         yield from (self.run if len(tasks) > 1 else run_here)(function, tasks, result)
 
-    def pieces(
-        self,
-        queries: dict[str, str],
-        merged: dict[str, str] | None = None,
-        decided: bool = False,
-    ) -> None:
+    def pieces(self, queries: dict[str, str], merged: dict[str, str] | None = None) -> None:
         """Make a table from each of the `queries` {table: SQL}, by running it on every group of
         files. If the table has a second query in `merged`, that query combines the rows from all
         groups. It reads these rows as the table `{piece}`, one range of the 64-bit column `key` at
-        a time. The results for all ranges become the table. With `decided`, the queries can read
-        the dedup decisions."""
+        a time. The results for all ranges become the table."""
         merged = merged or {}
         count = len(self.groups)
         if count == 1:
@@ -114,7 +106,7 @@ class Store:
                 self.db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
             return
         ordered = {n: f"{sql} ORDER BY key" if n in merged else sql for n, sql in queries.items()}
-        each = self.tasks(QueryTask, ordered, decided=decided)
+        each = self.tasks(QueryTask, ordered)
         for _ in self.map(f"{__name__}:query_group", each, NoneType):
             pass
         for name in queries:
@@ -176,7 +168,6 @@ class FilesTask(Task):
 
     kept: list[Path]
     gone: list[Path]
-    decisions: Path | None
     folder: Path  # for the task's database
     threads: int
 
@@ -184,10 +175,9 @@ class FilesTask(Task):
 @contextmanager
 def of_group(task: FilesTask) -> Iterator[Store]:
     """Open a store of the group of files in a task."""
-    decisions = [task.decisions] if task.decisions else []
     with scratch_database(task.folder / f".spill-{task.part:05d}", task.threads) as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
-        yield _store(db, task.kept, task.gone, "", decisions, task.threads)
+        yield _store(db, task.kept, task.gone, "", task.threads)
 
 
 @dataclass(frozen=True)
@@ -267,13 +257,12 @@ def opened(
     named = ", union_by_name = true" if corpus.is_home else ""
     one_group = len(_groups(corpus.kept, corpus.gone, group_bytes)) == 1
     with scratch_database(out / spill, threads) as db:
-        store = _store(db, corpus.kept, corpus.gone, named, [], threads, views=one_group)
+        store = _store(db, corpus.kept, corpus.gone, named, threads, views=one_group)
         if corpus.decisions:
             db.execute(f"CREATE VIEW decisions AS {_decisions(db, corpus)}")
         yield replace(
             store,
             has_decisions=bool(corpus.decisions),
-            decisions=None if corpus.is_home else next(iter(corpus.decisions), None),
             run=run,
             folder=out / spill,
             group_bytes=group_bytes,
@@ -285,7 +274,6 @@ def _store(
     kept: list[Path],
     gone: list[Path],
     named: str,
-    decisions: list[Path],
     threads: int,
     views: bool = True,
 ) -> Store:
@@ -306,9 +294,7 @@ def _store(
     for view, chosen, paths in all_views if views else ():
         source = source_sql(paths, named, names & {*FEW})
         db.execute(f"CREATE VIEW {view} AS SELECT {chosen} FROM {source}")
-    for path in decisions:
-        db.execute(f"CREATE VIEW decisions AS SELECT * FROM read_parquet({literal(path)})")
-    return Store(db, kept, gone, columns, names, bool(decisions), threads)
+    return Store(db, kept, gone, columns, names, False, threads)
 
 
 def _decisions(db: Any, files: Corpus) -> str:

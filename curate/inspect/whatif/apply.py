@@ -5,12 +5,13 @@ This is an ordinary run. Stages before the first changed step are reused; the ot
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
+from curate.corpus.indexes import link
 from curate.formats.inputs import InputPlan
 from curate.formats.listing import find_files
 from curate.inspect.whatif.question import Question, ask
@@ -65,28 +66,19 @@ def check_unchanged(inputs: InputPlan) -> None:
 
 
 def _copy_stages(question: Question, run: Path, out: Path) -> None:
-    """Copy the stages and the ledger of a run; hard-link Parquet files, as no run changes them."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"-o {out} is not empty: give a new folder")
-    ledger = Ledger(run)  # holds the lock, so no other process works there
-    try:
+
+    def link_or_copy(source: str, target: str) -> None:
+        is_part = Path(source).name.startswith("part-")  # no run changes such a file
+        (link if is_part else shutil.copy2)(Path(source), Path(target))
+
+    with closing(Ledger(run)):  # holds the lock, so no other process works there
         for name in question.folders:
             source, target = (stage_folder(o, name) for o in (run, out))
-            shutil.copytree(source, target, copy_function=_link_or_copy)
+            shutil.copytree(source, target, copy_function=link_or_copy)
             for folder in (target, *filter(Path.is_dir, target.rglob("*"))):
                 folder.chmod(folder.stat().st_mode | stat.S_IRWXU)  # the run may be read-only
         with sqlite3.connect(run / "ledger.db") as a, sqlite3.connect(out / "ledger.db") as b:
             a.backup(b)
             b.execute("DELETE FROM lock")
-    finally:
-        ledger.close()
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    if Path(source).name.startswith("part-") and source.endswith(".parquet"):
-        try:
-            os.link(source, target)
-            return
-        except OSError:  # another file system
-            pass
-    shutil.copy2(source, target)

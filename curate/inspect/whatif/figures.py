@@ -7,6 +7,7 @@ encoded token shards.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,14 +32,7 @@ class Amount:
     tokens: int
 
 
-@dataclass(frozen=True)
-class Amounts:
-    """A function that makes an `Amount` from documents and bytes."""
-
-    ratio: float  # bytes per token
-
-    def __call__(self, documents: float, size: float) -> Amount:
-        return Amount(int(documents), int(size), round(int(size) / self.ratio))
+Amounts = Callable[[float, float], Amount]  # (documents, bytes) -> amount
 
 
 @dataclass(frozen=True)
@@ -102,8 +96,8 @@ class Answer:
 
     JSON = (
         "question.out", "changes", "documents", "before", "after", "gained", "lost",
-        "bytes_a_token", "tokens_measured=measured_ratio", "rules=named_rules", "overlap=pairs",
-        "languages", "resolved", "measured_again", "notes",
+        "bytes_a_token", "tokens_measured=measured_ratio", "rules", "languages", "resolved",
+        "measured_again", "notes",
     )  # fmt: skip
     question: Question
     ratio: float  # bytes per token
@@ -113,8 +107,7 @@ class Answer:
     after: Estimate  # kept with the new settings
     gained: Amount  # kept only with the new settings
     lost: Amount  # kept only with the old settings
-    rules: list[RuleFigures]
-    overlap: dict[tuple[str, str], int]  # two rules -> documents that fail both
+    rules: dict[str, RuleFigures]
     languages: dict[str, Language]
     resolved: list[DedupChange]  # changes at each dedup step
     notes: list[str]
@@ -126,14 +119,6 @@ class Answer:
     @property
     def changes(self) -> dict[str, Changed]:
         return {name: Changed(*values) for name, values in self.question.changes.items()}
-
-    @property
-    def named_rules(self) -> dict[str, RuleFigures]:
-        return {figures.name: figures for figures in self.rules}
-
-    @property
-    def pairs(self) -> list[tuple[str, str, int]]:
-        return [(a, b, n) for (a, b), n in self.overlap.items()]
 
     @property
     def measured_again(self) -> dict[str, str]:
@@ -151,8 +136,10 @@ def answer(out: Path, sets: tuple[str, ...] = (), most: int = 0, quiet: bool = F
     measured = measure(question, decider, now, most, quiet)
     was = np.arange(len(scores)) < scores.kept
     ratio, by_tokens = question.bytes_a_token
-    amount = Amounts(ratio)
     kept = now.kept
+
+    def amount(documents: float, size: float) -> Amount:
+        return Amount(int(documents), int(size), round(int(size) / ratio))
 
     def of(mask: np.ndarray, size: np.ndarray = scores.bytes) -> Amount:
         return amount(int(np.count_nonzero(mask)), size[mask].sum())
@@ -171,7 +158,6 @@ def answer(out: Path, sets: tuple[str, ...] = (), most: int = 0, quiet: bool = F
         of(kept & ~was),
         of(was & ~kept, size),
         _rules(question, decider, now, amount),
-        _overlap(now),
         _languages(scores, (was, kept, now.unmeasured), amount),
         measured.dedup_changes,
         _notes(question, now, measured),
@@ -180,11 +166,12 @@ def answer(out: Path, sets: tuple[str, ...] = (), most: int = 0, quiet: bool = F
 
 def _rules(
     question: Question, decider: Decider, now: Verdicts, amount: Amounts
-) -> list[RuleFigures]:
+) -> dict[str, RuleFigures]:
     limited = {r.name: r for r in question.rules if r.name in decider.trusted}
     names = [*limited, *(n for n in now.fails if n not in limited)]
     with ThreadPoolExecutor(THREADS) as pool:  # numpy releases the interpreter lock
-        return list(pool.map(lambda n: _rule(n, limited.get(n), decider, now, amount), names))
+        each = pool.map(lambda n: _rule(n, limited.get(n), decider, now, amount), names)
+        return dict(zip(names, each, strict=True))
 
 
 def _rule(
@@ -268,22 +255,6 @@ def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) ->
         below = np.cumsum(heights)[:end]
         counted.append(below if limit.above else heights.sum() - below)
     return counted
-
-
-def _overlap(now: Verdicts) -> dict[tuple[str, str], int]:
-    # Bits instead of bytes: a pair of a million documents is then 125 kB.
-    packed = {n: np.packbits(m) for n, m in now.fails.items() if m.any()}
-    names = sorted(packed)
-    pairs = {}
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            both = int(_ONES[packed[a] & packed[b]].sum())
-            if both:
-                pairs[a, b] = both
-    return dict(sorted(pairs.items(), key=lambda item: (-item[1], item[0])))
-
-
-_ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(1).astype(np.uint8)
 
 
 def _languages(

@@ -23,7 +23,7 @@ def text(answer: Answer) -> str:
     )
     asked = changes or "the settings of the run"
     lines = [f"{answer.question.out}: {asked}", "", *_kept(answer), "", *meaning(answer)]
-    for figures in answer.rules:
+    for figures in answer.rules.values():
         if _is_changed(figures) and figures.curve:
             lines += ["", *_changed(figures, answer)]
     lines += ["", *_rules(answer)]
@@ -116,7 +116,7 @@ def _up_to(point: Point) -> str:
 
 
 def _rules(answer: Answer) -> list[str]:
-    shown = [r for r in by_effect(answer.rules) if r.marks or _is_changed(r)]
+    shown = [r for r in by_effect(answer.rules.values()) if r.marks or _is_changed(r)]
     rows = [
         (
             plain(figures.name, NAME),
@@ -132,7 +132,7 @@ def _rules(answer: Answer) -> list[str]:
         lines.append("* by the profile of each language")
     if len(shown) > MOST_RULES:
         lines.append(f"and {len(shown) - MOST_RULES} more (-o PAGE.html and --json have all)")
-    idle = sum(1 for r in answer.rules if r.rule is not None and r not in shown)
+    idle = sum(1 for r in answer.rules.values() if r.rule is not None and r not in shown)
     if idle:
         lines.append(f"left out: {counted(idle, 'rule')} that no document fails")
     return lines
@@ -158,7 +158,7 @@ def touched(answer: Answer) -> dict[str, Language]:
 
 
 def page(answer: Answer) -> str:
-    effect = [r for r in by_effect(answer.rules) if r.marks or _is_changed(r)]
+    effect = [r for r in by_effect(answer.rules.values()) if r.marks or _is_changed(r)]
     drawn = {r.name: _curve(r) for r in effect[:PAGE_RULES] if not _is_flat(r)}
     return render(
         "whatif.html",
@@ -169,7 +169,6 @@ def page(answer: Answer) -> str:
         rules=effect,
         drawn=drawn,
         limit=limit,
-        matrix_rules=sorted(((r.name, r.marks) for r in effect if r.marks), key=lambda r: -r[1]),
         languages=touched(answer),
     )
 

@@ -1,11 +1,10 @@
 """Run steps again on the documents for which a run's scores do not show what new settings would do.
 
-If a changed rule no longer drops a document, some later steps have never seen the document. OUT
-holds the document's text as it entered the step with this rule, so this step and all later steps
-are run on that text. A dedup step decides again on the run's sketches: the sketches of documents
-that no longer reach the dedup are removed, those of documents that reach it only now are added. As
-a result, the dedup may drop a document that was kept (*displaced*) or keep one that was dropped
-(*returned*). Such a document goes through the later steps in the same way.
+If a changed rule no longer drops a document, this step and all later steps are run on the text that
+OUT holds of it, as it entered this step. A dedup step decides again on the run's sketches, without
+those of documents that no longer reach it and with those that reach it only now. So it may drop a
+document that was kept (*displaced*) or keep one that was dropped (*returned*), which then goes
+through the later steps in the same way.
 
 If all this would take longer than `SECONDS`, a seeded sample of the documents is measured, and the
 answer is an estimate with a 95 % interval. Wilson's intervals (for a finite population) of the

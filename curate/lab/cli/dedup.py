@@ -1,4 +1,4 @@
-"""`llmcurate dedup compare`, `evaluate` and `audit`: measure what dedup methods remove."""
+"""`llmcurate dedup compare` and `audit`: measure what dedup methods remove."""
 
 from __future__ import annotations
 
@@ -54,38 +54,6 @@ def compare(
     comparison.show(None, options.as_json)
     say(f"page: {folder / 'compare.html'}", options.quiet)
     raise typer.Exit(1 if comparison.failed else 0)
-
-
-@command(dedup_app, "DedupEvaluate", "evaluate", shared=MEASURES, reads=READS_ALL)
-def evaluate(
-    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
-) -> None:
-    """Measure which planted duplicates the methods find.
-
-    It plants duplicates, near duplicates of six similarities, paragraphs and passages in a corpus,
-    and shows how many of each kind a method finds, and what else it removes.
-
-    \b
-    Example:
-    llmcurate dedup evaluate corpus/ -o out --methods minhash --set dedup_minhash.verify=0.7
-    """
-    from curate.api.command_settings import DedupEvaluate
-    from curate.lab.evaluate.dedups import evaluate as evaluated
-
-    chosen = DedupEvaluate.of(**settings)
-    inputs, folder = corpus_of(inputs), _folder(options.out, "evaluate")
-    evaluated(
-        inputs,
-        chosen.methods.split(","),
-        (*(sets or ()), *read_changes(options.read)),
-        folder,
-        chosen.plant,
-        chosen.seed,
-        chosen.documents,
-        options.workers,
-        options.quiet,
-    ).show(None, options.as_json)
-    say(f"page: {folder / 'evaluation.html'}", options.quiet)
 
 
 @command(dedup_app, "DedupAudit", "audit", shared=MEASURES, reads=READS_ALL)

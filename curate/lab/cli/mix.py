@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -26,21 +26,6 @@ def search(
         ),
     ],
     out: NewFolder,
-    on: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            metavar="[NAME=]PATH",
-            help="Target text: documents that the mixture should be good for. [repeatable]",
-        ),
-    ] = None,
-    text_weights: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            "--on-weights",
-            metavar="NAME=WEIGHT,...",
-            help="Weights of the target texts' bits per byte. Default: by their bytes.",
-        ),
-    ] = None,
     sets: Sets = None,
     trust_code: TrustCode = False,
     *,
@@ -69,23 +54,22 @@ def search(
     if options.engine == "slurm":
         raise UsageError("--engine slurm: mix search runs with --engine local or ray")
     sources = {name: paths[0] for name, paths in named(inputs).items()}
-    weights = pairs("--on-weights", text_weights or [])
+    weights = pairs("--on-weights", chosen.on_weights)
     if options.dry_run:
         runs = f"{counted(chosen.runs, 'mixture')} of {', '.join(sources)}"
         echo(f"would train {chosen.model} on {runs}, each {counted(chosen.tokens, 'token')}")
         return
     with needs_training():
-        from curate.experiment.runs import EngineChoice
         from curate.lab.mixtures import search_mixture
+        from curate.run.records import Options
 
-        place = EngineChoice(options.engine, options.address, options.workers, options.quiet)
         found = search_mixture(
             sources,
-            named_paths(on or []),
+            named_paths(chosen.on),
             weights,
             out,
             chosen,
             [*(sets or ()), *read_changes(options.read)],
-            place,
+            Options(options.workers, options.quiet, options.engine, options.address),
         )
         found.show(out, options.as_json)

@@ -1,4 +1,4 @@
-"""`llmcurate model coordinates`, `rope-search`, `transplant`; `predict`; `scaling`."""
+"""`llmcurate model rope-search`, `transplant`; `predict`; `scaling`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from curate.cli.options import (
     Quiet,
     ReadOptions,
     Sets,
-    TrustCode,
     app,
     group,
     output,
@@ -32,63 +31,12 @@ from llmcurate.base.terminal import Progress, echo, echo_json, print_result, say
 
 if TYPE_CHECKING:
     from tokenize_kit.card import Sample
-from curate.cli.model import config_of, model_app
-
-
-@command(model_app, "ModelCoordinates", "coordinates")
-def model_coordinates(
-    model: Annotated[str, typer.Argument(help="A preset, or the folder of a trained model.")],
-    sets: Sets = None,
-    trust_code: TrustCode = False,
-    as_json: Json = False,
-    **settings: Any,
-) -> None:
-    """Check muP: do activations keep their size?
-
-    It trains the model for a few steps at several widths and shows how much the outputs changed. A
-    slope near 0 means that a learning rate carries over to other widths.
-
-    \b
-    Example:
-    llmcurate model coordinates tiny --set model.attention.head_dim=16 --widths 96,192,384
-    """
-    from curate.api.model_settings import ModelCoordinates
-
-    chosen = ModelCoordinates.of(**settings)
-    try:
-        widths = sorted({int(width) for width in chosen.widths.split(",")})
-    except ValueError:
-        widths = []
-    if len(widths) < 2 or widths[0] < 1:
-        raise UsageError(f"--widths is {chosen.widths!r}: give two or more sizes, such as 64,128")
-    with needs_training():
-        from train.config import TrainConfig
-        from train.lab.coordinates import coordinates
-
-        plan = TrainConfig(
-            steps=chosen.steps, lr=chosen.lr, optimizer=chosen.optimizer, seed=chosen.seed
-        )
-        outputs_of = coordinates(config_of(model, None, sets or []), widths, plan)
-    rows = [
-        (kind, name, *(f"{size:.3g}" for size in row.sizes), f"{row.slope:+.2f}")
-        for kind, outputs in outputs_of.items()
-        for name, row in outputs.items()
-    ]
-    head = ("", "changes by", *(str(width) for width in widths), "slope")
-    lines = table(head, rows, left=(0, 1))
-    print_result({"widths": widths, **outputs_of}, "\n".join(lines), as_json)
+from curate.cli.model import model_app
 
 
 @command(model_app, "ModelRopeSearch", "rope-search", reads=READS_TEXTS)
 def model_rope_search(
     model: AnyModel,
-    on: Annotated[
-        str,
-        typer.Option(
-            metavar="PATH",
-            help="Long documents, or token shards of the model's tokenizer.",
-        ),
-    ],
     out: Annotated[Path, output("JSON file to write.", "FILE")],
     as_json: Json = False,
     quiet: Quiet = False,
@@ -122,7 +70,7 @@ def model_rope_search(
         judged = open_model(model, device=chosen.device)
         older_scalings(judged.model.config, chosen.context)  # raises before texts are encoded
         shards = as_shards(
-            on,
+            chosen.on,
             judged.tokenizer_file,
             Path(folder) / "shards",
             lambda line: say(line, quiet),
@@ -168,14 +116,6 @@ def transplant(
         Path, typer.Argument(metavar="TOKENIZER", help="New tokenizer.json, or its folder.")
     ],
     out: NewFolder,
-    on: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            metavar="CORPUS",
-            help="Texts to score the model on, before and after; --init focus learns from them."
-            " [repeatable]",
-        ),
-    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
@@ -198,16 +138,16 @@ def transplant(
     from tokenize_kit.lab.embeddings import drawn
 
     chosen = ModelTransplant.of(**settings)
-    if chosen.init == "focus" and not on:
+    if chosen.init == "focus" and not chosen.on:
         raise UsageError("transplant: --init focus needs texts: give --on CORPUS")
-    texts = buffers(on, quiet, reading(read)) if on else None
+    texts = buffers(chosen.on, quiet, reading(read)) if chosen.on else None
     with needs_training():
         from tokenize_kit.lab.addition import Transplant
         from train.evaluate.judge import load_judged
         from train.hf.load import transplant as move
 
         judged, new = load_judged(model), file_of(tokenizer)
-        tables = Transplant(judged.tokenizer_file, new, chosen.init, chosen.seed, texts)
+        tables = Transplant(judged.tokenizer_file, new, chosen.init, texts)
         sample = drawn(texts, SCORED_BYTES) if texts else None
         figures = tables.describe() | vars(move(model, out, new, tables.rows))
         config = judged.model.config

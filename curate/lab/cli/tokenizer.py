@@ -1,4 +1,4 @@
-"""`llmcurate tokenizer diff`, `study`, `extend` and `prune`."""
+"""`llmcurate tokenizer study`, `extend` and `prune`."""
 
 from __future__ import annotations
 
@@ -25,39 +25,7 @@ if TYPE_CHECKING:
     from tokenize_kit.lab.extend import ExtendedCard
     from tokenize_kit.lab.join import JoinedCard
     from tokenize_kit.lab.prune import PrunedCard
-from curate.cli.tokenizer import KINDS, Out, Source, buffers, claim_for, tokenizer_app
-
-
-@command(tokenizer_app, "TokenizerDiff", "diff")
-def tokenizer_diff(
-    first: Annotated[Path, typer.Argument(metavar="A", help=KINDS)],
-    second: Annotated[Path, typer.Argument(metavar="B", help="The other tokenizer.")],
-    on: Annotated[
-        Optional[list[str]],
-        typer.Option("--on", metavar="DATA", help="Texts to tokenize with both. [repeatable]"),
-    ] = None,
-    out: Page = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    *,
-    read: ReadOptions,
-    **settings: Any,
-) -> None:
-    """Show how two tokenizers differ.
-
-    It compares tokens, ids, merges, special tokens and settings; with --on also the tokens of
-    texts.
-
-    \b
-    Example:
-    llmcurate tokenizer diff tok other/tokenizer.json --on corpus/ -o diff
-    """
-    from curate.api.command_settings import TokenizerDiff
-    from curate.lab.evaluate.tokenizers import diff
-
-    options = TokenizerDiff.of(**settings).model_dump()
-    found = diff((first, second), on or [], quiet=quiet or as_json, read=reading(read), **options)
-    found.show(out, as_json)
+from curate.cli.tokenizer import Out, Source, buffers, claim_for, tokenizer_app
 
 
 @command(tokenizer_app, "TokenizerStudy", "study")
@@ -92,41 +60,16 @@ def tokenizer_study(
     study(inputs, chosen.vocab, *how, reading(read), quiet or as_json).show(out, as_json)
 
 
-Embeddings = Annotated[
-    Optional[Path],
-    typer.Option(metavar="CHECKPOINT", help="safetensors file whose embeddings to change too."),
-]
-
-
-Tensors = Annotated[
-    Optional[list[str]],
-    typer.Option(
-        "--tensor",
-        metavar="TEXT",
-        help="Name of the input embeddings if unusual, then of the output ones. [repeatable]",
-    ),
-]
-
-
 @command(tokenizer_app, "TokenizerExtend", "extend")
 def extend(
     tokenizer: Source,
     out: Out,
-    on: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            metavar="CORPUS",
-            help="Texts to learn from and to measure on; with --from only to measure. [repeatable]",
-        ),
-    ] = None,
     other: Annotated[
         Optional[Path],
         typer.Option(
             "--from", metavar="TOKENIZER", help="Add the tokens of this tokenizer that are missing."
         ),
     ] = None,
-    embeddings: Embeddings = None,
-    tensor: Tensors = None,
     restart: Restart = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -152,17 +95,16 @@ def extend(
     from tokenize_kit.lab.join import JoinedCard, join
 
     chosen = TokenizerExtend.of(**settings)
-    if (other is None) != (on is not None and chosen.vocab is not None):
+    if (other is None) != (bool(chosen.on) and chosen.vocab is not None):
         raise UsageError("extend: give --on CORPUS and --vocab N, or --from TOKENIZER")
     if other is None and chosen.scripts:
         raise UsageError("extend: --scripts needs --from TOKENIZER")
-    texts = buffers(on, quiet or as_json, reading(read)) if on else None
-    asked = {"tokenizer": tokenizer, "on": on, "from": other}
-    asked |= {"embeddings": embeddings} | read.given() | settings
+    texts = buffers(chosen.on, quiet or as_json, reading(read)) if chosen.on else None
+    asked = {"tokenizer": tokenizer, "from": other, **read.given(), **settings}
     with claim_for("extend", out, restart, **asked):
         rows = None
-        if embeddings:
-            rows = Rows(embeddings, tuple(tensor or ()), chosen.init, chosen.seed, texts)
+        if chosen.embeddings:
+            rows = Rows(chosen.embeddings, chosen.tensor, chosen.init, texts)
         card: ExtendedCard | JoinedCard
         if other:
             card = join(tokenizer, other, out, scripts=chosen.scripts, rows=rows, batches=texts)
@@ -177,9 +119,9 @@ def extend(
     echo(f"{more:,} new tokens, ids {first:,} to {first + more - 1:,}; old ids are unchanged")
     if isinstance(card, JoinedCard):
         echo(
-            f"of {counted(card.joined_tokens, 'token')} of {other}: {card.common_tokens:,} in"
-            f" both, {card.other_scripts:,} of other scripts, {card.left_out:,} left out (no text"
-            " produces them)"
+            f"of {counted(card.joined_tokens, 'token')} of {other}:"
+            f" {card.common_tokens:,} in both, {card.other_scripts:,} of other scripts,"
+            f" {card.left_out:,} left out (no text produces them)"
         )
         if card.scores_raised:
             echo(f"{card.scores_raised:,} scores raised above those of the pieces they consist of")
@@ -190,20 +132,6 @@ def extend(
 def prune(
     tokenizer: Source,
     out: Out,
-    on: Annotated[
-        Optional[list[str]],
-        typer.Option("--on", metavar="CORPUS", help="Texts to count on. [repeatable]"),
-    ] = None,
-    common: Annotated[
-        Optional[Path],
-        typer.Option(
-            "--common-with",
-            metavar="TOKENIZER",
-            help="Keep only the tokens that this tokenizer has too.",
-        ),
-    ] = None,
-    embeddings: Embeddings = None,
-    tensor: Tensors = None,
     restart: Restart = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -211,35 +139,32 @@ def prune(
     read: ReadOptions,
     **settings: Any,
 ) -> None:
-    """Drop tokens that the texts, or another tokenizer, do not use.
+    """Drop tokens that the texts do not use.
 
     It works on BPE and Unigram tokenizers.
 
     \b
     Examples:
     llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
-    llmcurate tokenizer prune tok --common-with other -o tok-both
     """
     from curate.api.command_settings import TokenizerPrune
     from tokenize_kit.lab.prune import prune as run
 
     chosen = TokenizerPrune.of(**settings)
-    if sum(way is not None for way in (chosen.vocab, chosen.min_count, common)) != 1:
-        raise UsageError("prune: give one of --vocab N, --min-count K and --common-with TOKENIZER")
-    if common is None and not on:
+    if (chosen.vocab is None) == (chosen.min_count is None):
+        raise UsageError("prune: give one of --vocab N and --min-count K")
+    if not chosen.on:
         raise UsageError("prune: give the texts to count tokens in: --on CORPUS")
-    asked = {"tokenizer": tokenizer, "on": on, "common_with": common, "embeddings": embeddings}
-    texts = buffers(on, quiet or as_json, reading(read)) if on else None
-    with claim_for("prune", out, restart, **(asked | read.given() | settings)):
+    texts = buffers(chosen.on, quiet or as_json, reading(read))
+    with claim_for("prune", out, restart, tokenizer=tokenizer, **read.given(), **settings):
         card = run(
             tokenizer,
             texts,
             out,
             most=chosen.vocab,
             least=chosen.min_count or 1,
-            common=common,
-            embeddings=embeddings,
-            tensors=tuple(tensor or ()),
+            embeddings=chosen.embeddings,
+            tensors=chosen.tensor,
         )
     if as_json:
         echo_json({"out": str(out), **card.json()})

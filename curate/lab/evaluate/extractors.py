@@ -196,16 +196,6 @@ class Page:
         return measures.snippet_scores(*counts)["f1"] if counts[0] + counts[2] else None
 
 
-@dataclass(frozen=True)
-class Interval:
-    """The method of the confidence intervals: a bootstrap over sites."""
-
-    level: float = measures.LEVEL
-    samples: int = measures.SAMPLES
-    seed: int = measures.SEED
-    drawn: str = "sites"
-
-
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
@@ -232,7 +222,10 @@ class Evaluation(Findings):
         "gold", "inputs", "extractors=labels", "settings", "counts", "interval", "all",
         "differences", "page_types", "languages", "sites", "pages=page_scores",
     )  # fmt: skip
-    interval = Interval()
+    interval: ClassVar[dict[str, Any]] = {  # a bootstrap over sites
+        **{"level": measures.LEVEL, "samples": measures.SAMPLES, "seed": measures.SEED},
+        "drawn": "sites",
+    }
 
     def __init__(
         self,

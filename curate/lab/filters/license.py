@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import PrivateAttr, model_validator
 
 from curate.documents.documents import Documents
 from curate.steps.contracts import Step, step
@@ -96,22 +96,15 @@ class License(Step):
     paper: ClassVar[str] = "SPDX 2.3, annexes D and E; RedPajama-Data-1T (MIT, BSD, Apache)"
     only_measures: ClassVar[bool] = True
 
-    keep: tuple[str, ...] = Field(
-        ("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0"),
-        description="SPDX identifiers of the licences to keep. The default is RedPajama's choice.",
-    )
-    column: str = Field(
-        "license",
-        description="The column with an SPDX expression, an identifier or a list of identifiers.",
-    )
-    header: bool = Field(
-        True,
-        description="Look in the file's head for an SPDX-License-Identifier, else for the words of"
-        " a common licence. A licence found there overrides the column.",
-    )
-    unknown: Literal["drop", "keep"] = Field(
-        "drop", description="Drop or keep documents that name no licence."
-    )
+    keep: tuple[str, ...] = ("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0")
+    """SPDX identifiers of the licences to keep. The default is RedPajama's choice."""
+    column: str = "license"
+    """The column with an SPDX expression, an identifier or a list of identifiers."""
+    header: bool = True
+    """Look in the file's head for an SPDX-License-Identifier, else for the words of a common
+    licence. A licence found there overrides the column."""
+    unknown: Literal["drop", "keep"] = "drop"
+    """Drop or keep documents that name no licence."""
     _kept: frozenset[str] = PrivateAttr(default=frozenset())
 
     @model_validator(mode="after")

@@ -26,15 +26,12 @@ class ListedWords(Step, WordLists):
     only_measures: ClassVar[bool] = True
     word_lists: ClassVar[tuple[str, ...]] = ("words",)
 
-    words: WordList = Field(
-        description="The words: a list, or the path of a file with one word per line."
-    )
-    min: float | None = Field(
-        None, ge=0, le=1, description="Documents with a smaller share are dropped. None: no limit."
-    )
-    max: float | None = Field(
-        None, ge=0, le=1, description="Documents with a larger share are dropped. None: no limit."
-    )
+    words: WordList
+    """The words: a list, or the path of a file with one word per line."""
+    min: float | None = Field(None, ge=0, le=1)
+    """Documents with a smaller share are dropped. None: no limit."""
+    max: float | None = Field(None, ge=0, le=1)
+    """Documents with a larger share are dropped. None: no limit."""
 
     def apply(self, docs: Documents) -> Documents:
         listed = frozenset(map(str.lower, self.entries("words")))

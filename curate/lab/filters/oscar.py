@@ -54,24 +54,14 @@ class Oscar(Step):
 
     paper: ClassVar[str] = "Abadji et al. 2022, section 3; oscar-project/ungoliant"
 
-    long_chars: int = Field(
-        100,
-        ge=1,
-        description="A line with more characters is long (ungoliant, filtering/sentence.rs).",
-    )
-    min_long_share: float = Field(
-        0.6,
-        ge=0,
-        le=1,
-        description="Pages with a smaller share of their characters in long lines are dropped"
-        " (ungoliant, filtering/record.rs).",
-    )
-    drop: tuple[str, ...] = Field(
-        ("noisy+tiny",),
-        description="Documents with one of these annotations are dropped: tiny, short_sentences,"
-        " header, footer or noisy. Annotations joined by a plus must all be present (ungoliant:"
-        " noisy and tiny).",
-    )
+    long_chars: int = Field(100, ge=1)
+    """A line with more characters is long (ungoliant, filtering/sentence.rs)."""
+    min_long_share: float = Field(0.6, ge=0, le=1)
+    """Pages with a smaller share of their characters in long lines are dropped (ungoliant,
+    filtering/record.rs)."""
+    drop: tuple[str, ...] = ("noisy+tiny",)
+    """Documents with one of these annotations are dropped: tiny, short_sentences, header, footer or
+    noisy. Annotations joined by a plus must all be present (ungoliant: noisy and tiny)."""
 
     @field_validator("drop")
     @classmethod

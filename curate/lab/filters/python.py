@@ -158,30 +158,18 @@ class PythonFilter(FunctionStep):
 
     only_measures: ClassVar[bool] = True
 
-    function: str = Field(
-        description="The function, as FILE.py:FUNCTION. The file is looked up in the recipe's"
-        " folder, then in the current folder. The function takes the text and a mapping of the"
-        " document's other columns, or only the text. It returns True to keep the document, False"
-        " to drop it, a string as the reason to drop it ('reason: detail'), or a number as a"
-        " measure.",
-    )
-    batch: bool = Field(
-        False,
-        description="The function takes an Arrow table of documents and returns an array with a"
-        " boolean, a reason (null keeps the document) or a number for each.",
-    )
-    min: float | None = Field(
-        None,
-        ge=-FARTHEST,
-        le=FARTHEST,
-        description="Documents with a smaller measure are dropped; none: no limit.",
-    )
-    max: float | None = Field(
-        None,
-        ge=-FARTHEST,
-        le=FARTHEST,
-        description="Documents with a larger measure are dropped; none: no limit.",
-    )
+    function: str
+    """The function, as FILE.py:FUNCTION. The file is looked up in the recipe's folder, then in the
+    current folder. The function takes the text and a mapping of the document's other columns, or
+    only the text. It returns True to keep the document, False to drop it, a string as the reason to
+    drop it ('reason: detail'), or a number as a measure."""
+    batch: bool = False
+    """The function takes an Arrow table of documents and returns an array with a boolean, a reason
+    (null keeps the document) or a number for each."""
+    min: float | None = Field(None, ge=-FARTHEST, le=FARTHEST)
+    """Documents with a smaller measure are dropped; none: no limit."""
+    max: float | None = Field(None, ge=-FARTHEST, le=FARTHEST)
+    """Documents with a larger measure are dropped; none: no limit."""
 
     @model_validator(mode="after")
     def _ordered(self) -> PythonFilter:
@@ -253,21 +241,17 @@ def _rule(reason: str) -> str:
 class PythonMap(FunctionStep):
     """Changes texts and adds columns by a function in your own file: change(text, metadata)."""
 
-    function: str = Field(
-        description="The function, as FILE.py:FUNCTION. The file is looked up in the recipe's"
-        " folder, then in the current folder. The function takes the text and a mapping of the"
-        " document's other columns, or only the text. It returns the new text, or a mapping of"
-        " columns and, if it changes, the `text`.",
-    )
-    batch: bool = Field(
-        False,
-        description="The function takes a list of documents, each a mapping of `text` and the other"
-        " columns, and returns a list with an answer for each. No answer may depend on other"
-        " documents of the list, because batches have no fixed size.",
-    )
-    columns: dict[str, Literal["str", "int", "float", "bool"]] = Field(
-        {}, description="The columns that the function adds, each with the type of its values."
-    )
+    function: str
+    """The function, as FILE.py:FUNCTION. The file is looked up in the recipe's folder, then in the
+    current folder. The function takes the text and a mapping of the document's other columns, or
+    only the text. It returns the new text, or a mapping of columns and, if it changes, the
+    `text`."""
+    batch: bool = False
+    """The function takes a list of documents, each a mapping of `text` and the other columns, and
+    returns a list with an answer for each. No answer may depend on other documents of the list,
+    because batches have no fixed size."""
+    columns: dict[str, Literal["str", "int", "float", "bool"]] = {}
+    """The columns that the function adds, each with the type of its values."""
 
     def apply(self, docs: Documents) -> Documents:
         from curate.documents.passes import RowEdit, with_edits

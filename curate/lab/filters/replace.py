@@ -17,15 +17,13 @@ from curate.steps.contracts import Step, step
 class Replace(Step):
     """Replaces the matches of a regular expression, or single characters."""
 
-    pattern: str | None = Field(
-        None, description="A regular expression, as Python's `re` reads it ((?s), (?i) and so on)."
-    )
+    pattern: str | None = None
+    """A regular expression, as Python's `re` reads it ((?s), (?i) and so on)."""
     replacement: str = Field(
         "", description="The text in place of each match of `pattern`; \\1 is its first group."
     )
-    characters: dict[str, str] = Field(
-        {}, description="Characters, each with the text in its place. Given without `pattern`."
-    )
+    characters: dict[str, str] = {}
+    """Characters, each with the text in its place. Given without `pattern`."""
     _regex: re.Pattern[str] = PrivateAttr()
 
     @model_validator(mode="after")

@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, PrivateAttr
+from pydantic import PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
@@ -119,14 +119,11 @@ class RootsWords(Step, WordLists):
     paper: ClassVar[str] = "Laurençon et al. 2022 (ROOTS); data-preparation, filtering.py"
     word_lists: ClassVar[tuple[str, ...]] = ("address_parts",)
 
-    lang: str | None = Field(
-        None, description="Language of all texts, as two letters. Default: the column `lang`."
-    )
-    address_parts: WordList = Field(
-        ("http", "www", ".com", "href", "//"),
-        description="Words that contain one of these are cut (filtering.py,"
-        " incorrect_word_substrings). A list, or a file with one entry per line.",
-    )
+    lang: str | None = None
+    """Language of all texts, as two letters. Default: the column `lang`."""
+    address_parts: WordList = ("http", "www", ".com", "href", "//")
+    """Words that contain one of these are cut (filtering.py, incorrect_word_substrings). A list, or
+    a file with one entry per line."""
 
     def apply(self, docs: Documents) -> Documents:
         from curate.documents.cutting import cut
@@ -174,19 +171,14 @@ class Roots(Step, WordLists):
     only_measures: ClassVar[bool] = True
     word_lists: ClassVar[tuple[str, ...]] = ("stop_words", "flagged_words")
 
-    lang: str | None = Field(
-        None, description="Language of all texts, as two letters. Default: the column `lang`."
-    )
-    stop_words: WordList | None = Field(
-        None,
-        description="Stop words: a list, or a file with one word per line. With {lang} in the path"
-        " there is one file per language. Default: no list, no rule.",
-    )
-    flagged_words: WordList | None = Field(
-        None,
-        description="Flagged words: a list, or a file with one word per line. With {lang} in the"
-        " path there is one file per language. Default: no list, no rule.",
-    )
+    lang: str | None = None
+    """Language of all texts, as two letters. Default: the column `lang`."""
+    stop_words: WordList | None = None
+    """Stop words: a list, or a file with one word per line. With {lang} in the path there is one
+    file per language. Default: no list, no rule."""
+    flagged_words: WordList | None = None
+    """Flagged words: a list, or a file with one word per line. With {lang} in the path there is one
+    file per language. Default: no list, no rule."""
     _lists: dict[tuple[str, str], frozenset[str]] = PrivateAttr(default_factory=dict)
 
     def _paths(self, key: str) -> dict[str, Path]:

@@ -72,23 +72,14 @@ class WangchanBERTa(Step):
 
     paper: ClassVar[str] = "Lowphansirikul et al. 2021; thai2transformers/preprocess.py"
 
-    min_thai_chars: int = Field(
-        1,
-        ge=0,
-        description="Documents with fewer Thai characters are dropped (Lowphansirikul et al. 2021,"
-        " section 3.2).",
-    )
-    min_thai_share: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="Documents with a smaller share of Thai characters are dropped; the paper has"
-        " no such limit.",
-    )
-    join_lines: bool = Field(
-        True,
-        description="Newlines become blanks (Lowphansirikul et al. 2021, section 3.2).",
-    )
+    min_thai_chars: int = Field(1, ge=0)
+    """Documents with fewer Thai characters are dropped (Lowphansirikul et al. 2021, section
+    3.2)."""
+    min_thai_share: float = Field(0.0, ge=0, le=1)
+    """Documents with a smaller share of Thai characters are dropped; the paper has no such
+    limit."""
+    join_lines: bool = True
+    """Newlines become blanks (Lowphansirikul et al. 2021, section 3.2)."""
 
     def apply(self, docs: Documents) -> Documents:
         thai = pc.fill_null(pc.count_substring_regex(docs.text, THAI), 0).to_numpy()

@@ -5,7 +5,7 @@ Source of rules, defaults and patterns: modelscope/data-juicer 1.4, data_juicer/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,28 @@ def _replaced(pattern: str | None) -> Rule:
         "replace",
         {"pattern": Theirs("pattern", pattern, _pattern), "replacement": Theirs("repl", "")},
     )
+
+
+def _characters(o: Operator) -> str:
+    characters = o.value(Theirs("chars_to_remove", "◆●■►▼▲▴∆▻▷❖♡□"))
+    return f"[{'|'.join(characters)}]"  # as in Data-Juicer, the bar is removed, too
+
+
+def _not_chinese(o: Operator) -> str:
+    kept = {
+        "keep_alphabet": "A-Za-z",
+        "keep_number": "0-9",
+        "keep_punc": ".， ,\\-。%《*》/•、&＆(—)（+）：？!！“”·",
+    }
+    others = "".join(signs for key, signs in kept.items() if o.value(Theirs(key, True)))
+    return f"[^\u4e00-\u9fa5{others}]+"
+
+
+def _tables(o: Operator) -> str:
+    """Return a pattern for two or more lines in a row with equally many columns."""
+    columns = range(o.value(Theirs("min_col", 2)), o.value(Theirs("max_col", 20)) + 1)
+    rows = (rf"(?:\S+?(?:[ |\t]\S+?){{{n - 1}}}\n+){{2,}}" for n in columns)
+    return rf"(?<=\n)(?:{'|'.join(rows)})"
 
 
 def _near(step: str, window: int, **settings: Theirs) -> Rule:
@@ -177,6 +199,11 @@ RULES: dict[str, Rules] = {
         Rule("replace", {"pattern": r"(?m)[^\\]%.+$"}),
         Rule("replace", {"pattern": r"(?m)^%.*\n?"}, more=True),
     ),
+    "random_selector": Rule(
+        "read",
+        {"share": Theirs("select_ratio", NONE)},
+        "read.share draws the same share before all steps, but other documents",
+    ),
     "document_deduplicator": Rule(
         "dedup_exact",
         {"key": "text", "normalize": Theirs("lowercase", False), "survivor": "first"},
@@ -193,6 +220,13 @@ RULES: dict[str, Rules] = {
     "document_simhash_deduplicator": _near(
         "dedup_simhash", 6, max_distance=Theirs("hamming_distance", 4)
     ),
+}
+
+# Operators that remove the matches of a pattern made from their settings.
+PATTERNS: dict[str, Callable[[Operator], str]] = {
+    "remove_specific_chars_mapper": _characters,
+    "remove_non_chinese_character_mapper": _not_chinese,
+    "remove_table_text_mapper": _tables,
 }
 
 
@@ -214,18 +248,15 @@ def migrate(text: str, path: Path, document: object | None) -> Migration:
         first = value[0] if isinstance(value, list) and value else value
         return Setting("input", first, f"line {line(key)}: {key}")
 
-    steps = [each for o in _operators(whole, path, line) for each in _mapped(o)]
-    return migration("Data-Juicer", steps, setting("dataset_path"), setting("text_keys"))
-
-
-def _operators(whole: dict[str, Any], path: Path, line: Callable[..., int]) -> Iterator[Operator]:
+    steps: list[Any] = []
     for i, entry in enumerate(need(whole.get("process"), list, path, line("process"), "process")):
         place = line("process", i)
         named = {entry: None} if isinstance(entry, str) else entry
         for name, values in need(named, dict, path, place, "an operator").items():
             values = need(values, dict, path, place, f"settings of {name}")
             lines = {key: line("process", i, name, key) for key in values}
-            yield Operator(str(name), place, values, path, TOOL, lines)
+            steps += _mapped(Operator(str(name), place, values, path, TOOL, lines))
+    return migration("Data-Juicer", steps, setting("dataset_path"), setting("text_keys"))
 
 
 def _mapped(o: Operator) -> Mapped:
@@ -235,10 +266,16 @@ def _mapped(o: Operator) -> Mapped:
         yield o.unmapped("its range is reversed or excludes its ends, which no step here can do")
     elif tokens and name == "alphanumeric_filter":
         yield o.unmapped("it divides by the number of a model's tokens, which no step here counts")
+    elif name == "random_selector" and o.values.get("select_num"):
+        yield o.unmapped("it draws a number of documents; set `share` in the section `read`")
     elif name == "replace_content_mapper" and not isinstance(o.values.get("pattern"), str):
         yield o.unmapped("it has no pattern or several patterns: write a step `replace` for each")
     elif name.startswith("specified_") and "." in str(o.values.get("field_key")):
         yield o.unmapped("column_filter reads columns, not fields inside a column")
+    elif name in PATTERNS:
+        yield from o.mapped(Rule("replace", {"pattern": PATTERNS[name](o)}))
+        if name == "remove_table_text_mapper":
+            yield o.differs("it removes tables of two columns first, the step from top to bottom")
     elif name not in RULES:
         yield o.unmapped()
     else:

@@ -188,18 +188,14 @@ def read_configuration(path: Path) -> tuple[str, object | None]:
         if suffix in (".json", ".jsonc"):
             return text, json.loads(text)
         if suffix == ".toml":
-            return text, _toml(text, path)
+            import tomllib
+
+            return text, tomllib.loads(text)
+    except ModuleNotFoundError:
+        raise UsageError(f"{path}: reading TOML needs Python 3.11 or later") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: damaged {suffix[1:].upper()}: {error}") from None
     return text, None
-
-
-def _toml(text: str, path: Path) -> object:
-    try:
-        import tomllib
-    except ModuleNotFoundError:
-        raise UsageError(f"{path}: reading TOML needs Python 3.11 or later") from None
-    return tomllib.loads(text)
 
 
 def migrate(path: Path, tool: str | None = None) -> Migration:

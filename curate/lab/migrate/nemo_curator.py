@@ -31,6 +31,7 @@ from curate.lab.migrate.operators import (
     several,
 )
 from llmcurate.base.disk.yaml_file import read_yaml
+from llmcurate.base.errors import UsageError
 
 TOOL = "NeMo Curator 0.9"
 OWN = "a class of the script itself: write its rule as a function for the step"
@@ -213,6 +214,8 @@ def migrate(text: str, path: Path, document: object | None) -> Migration:
     else:
         root = read_yaml(text, str(path))[1]
         whole = need(document, dict, path, 1, "the configuration")
+        if "filters" not in whole and not recognises(text, path, document):
+            raise UsageError(f"{path}: neither filters nor a deduplication of NeMo Curator")
         operators = _entries(whole, path, lambda *keys: node_line(root, *keys))
         key = "text_field" if "text_field" in whole else "input_field"
         column = Setting("text", whole.get(key), f"line {node_line(root, key)}: {key}")
@@ -288,5 +291,5 @@ def _mapped(o: Operator) -> Mapped:
     if o.values.get("lang", "en") in ("zh", "ja"):
         yield o.differs("NeMo Curator cuts words of this `lang` by a dictionary, the step does not")
     for key, value in o.values.items():
-        if key not in _keys(rules) and (key.startswith("argument ") or not is_constant(value)):
+        if key not in _keys(rules) and (str(key).startswith("argument ") or not is_constant(value)):
             yield o.differs(f"the value of {key} is not in the recipe")

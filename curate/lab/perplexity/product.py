@@ -24,63 +24,37 @@ FILE = "perplexity.bin"
 class PerplexityModel(Product, FromFiles):
     """Trains an n-gram model on the corpus.
 
-    Writes perplexity.bin and card.json; with `arpa` also perplexity.arpa.
+    Writes perplexity.bin and card.json.
     """
 
     paper: ClassVar[str] = "Chen and Goodman 1998 (modified Kneser-Ney)"
     makes: ClassVar[str] = "perplexity_model"
     decide_nothing: ClassVar[frozenset[str]] = frozenset({"memory_mib"})
 
-    order: int = Field(5, ge=2, le=6, description="Words of the longest n-grams.")
-    variant: Variant = Field(
-        "plain",
-        description=(
-            "The form of the lines: `plain` leaves them unchanged, `ccnet` normalises them as "
-            "CCNet does (Wenzek et al. 2020)."
-        ),
-    )
-    unit: Unit = Field(
-        "whitespace",
-        description=(
-            "The unit of the model: `whitespace` for runs between white space, `words` for "
-            "UAX #29 words, `pieces` for the pieces of a SentencePiece model."
-        ),
-    )
-    pieces: str | None = Field(
-        None, description="Path of a SentencePiece model that cuts texts into pieces."
-    )
-    vocab: int | None = Field(
-        None,
-        ge=8,
-        description=(
-            "Number of pieces of a SentencePiece model that is trained first. Without a "
-            "value no SentencePiece model is trained."
-        ),
-    )
-    prune: tuple[int, ...] = Field(
-        (0,),
-        description=(
-            "Largest counts of n-grams to leave out, one number per order from 1 on; the last "
-            "number applies to all higher orders."
-        ),
-    )
-    min_count: int = Field(
-        1,
-        ge=1,
-        description=(
-            "Least number of occurrences of a word in the vocabulary; rarer words are <unk>."
-            " Pieces are all kept."
-        ),
-    )
-    discount_fallback: bool = Field(
-        False,
-        description=(
-            "Use the discounts 0.5, 1 and 1.5 if none can be computed from the counts, as "
-            "KenLM's --discount_fallback does."
-        ),
-    )
-    memory_mib: int = Field(1024, ge=1, description="Memory in MiB for sorting n-grams.")
-    arpa: bool = Field(False, description="Write perplexity.arpa too.")
+    order: int = Field(5, ge=2, le=6)
+    """Words of the longest n-grams."""
+    variant: Variant = "plain"
+    """The form of the lines: `plain` leaves them unchanged, `ccnet` normalises them as CCNet does
+    (Wenzek et al. 2020)."""
+    unit: Unit = "whitespace"
+    """The unit of the model: `whitespace` for runs between white space, `words` for UAX #29 words,
+    `pieces` for the pieces of a SentencePiece model."""
+    pieces: str | None = None
+    """Path of a SentencePiece model that cuts texts into pieces."""
+    vocab: int | None = Field(None, ge=8)
+    """Number of pieces of a SentencePiece model that is trained first. Without a value no
+    SentencePiece model is trained."""
+    prune: tuple[int, ...] = (0,)
+    """Largest counts of n-grams to leave out, one number per order from 1 on; the last number
+    applies to all higher orders."""
+    min_count: int = Field(1, ge=1)
+    """Least number of occurrences of a word in the vocabulary; rarer words are <unk>. Pieces are
+    all kept."""
+    discount_fallback: bool = False
+    """Use the discounts 0.5, 1 and 1.5 if none can be computed from the counts, as KenLM's
+    --discount_fallback does."""
+    memory_mib: int = Field(1024, ge=1)
+    """Memory in MiB for sorting n-grams."""
 
     @field_validator("prune", mode="before")
     @classmethod
@@ -137,8 +111,4 @@ class PerplexityModel(Product, FromFiles):
         facts = train(texts, context.out, FILE, self._smoothing(), self.variant, self.unit, pieces)
         card = asdict(facts)
         write_text(context.out / "card.json", json.dumps(card, indent=1) + "\n")
-        if self.arpa:
-            from curate.scoring.perplexity.model_file import read_model, write_arpa
-
-            write_arpa(context.out / "perplexity.arpa", read_model(context.out / FILE))
         return {"card": card}

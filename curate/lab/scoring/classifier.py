@@ -52,36 +52,22 @@ class Classifier(CorpusStep, FromFiles):
         {"score_label", "threshold", "least", "most"}
     )
 
-    model: str = Field(
-        min_length=1,
-        description="A folder with config.json, tokenizer.json and model.onnx (or onnx/model.onnx)"
-        " or *.safetensors, or a model on the Hugging Face hub: ORG/NAME or ORG/NAME@REVISION.",
-    )
-    max_tokens: int = Field(
-        512,
-        ge=8,
-        le=131_072,
-        description="The most tokens of a document that the model reads (FineWeb-Edu: 512).",
-    )
-    batch_size: int | None = Field(
-        None,
-        ge=1,
-        le=4096,
-        description="Texts of similar length that the model reads together. Default: 32 on a GPU,"
-        " else 1. Another value changes the last digits of scores.",
-    )
-    score_label: str | None = Field(
-        None, description="The label whose score counts, if the model has several."
-    )
-    threshold: LimitOfScore | None = Field(
-        None, description="Documents with a lower int_score are dropped (FineWeb-Edu: 3)."
-    )
-    least: LimitOfScore | None = Field(
-        None, description="Documents with a lower score are dropped."
-    )
-    most: LimitOfScore | None = Field(
-        None, description="Documents with a higher score are dropped."
-    )
+    model: str = Field(min_length=1)
+    """A folder with config.json, tokenizer.json and model.onnx (or onnx/model.onnx) or
+    *.safetensors, or a model on the Hugging Face hub: ORG/NAME or ORG/NAME@REVISION."""
+    max_tokens: int = Field(512, ge=8, le=131_072)
+    """The most tokens of a document that the model reads (FineWeb-Edu: 512)."""
+    batch_size: int | None = Field(None, ge=1, le=4096)
+    """Texts of similar length that the model reads together. Default: 32 on a GPU, else 1. Another
+    value changes the last digits of scores."""
+    score_label: str | None = None
+    """The label whose score counts, if the model has several."""
+    threshold: LimitOfScore | None = None
+    """Documents with a lower int_score are dropped (FineWeb-Edu: 3)."""
+    least: LimitOfScore | None = None
+    """Documents with a lower score are dropped."""
+    most: LimitOfScore | None = None
+    """Documents with a higher score are dropped."""
     _model: SequenceModel | None = PrivateAttr(default=None)
     _head: Head | None = PrivateAttr(default=None)
 

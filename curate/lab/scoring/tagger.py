@@ -51,26 +51,16 @@ class Tagger(FastTextStep):
         " taggers/jigsaw.py)"
     )
 
-    tag: str | None = Field(
-        None,
-        description="The label whose probability is the score. None: of two labels, the one that"
-        " does not begin with non, not or cc.",
-    )
-    unit: Literal["sentence", "paragraph", "document"] = Field(
-        "sentence",
-        description="The unit to score: sentences, paragraphs (lines, as in Dolma) or documents.",
-    )
-    threshold: float = Field(
-        0.4,
-        ge=0,
-        le=1,
-        description="Units with this score or more have the label (configs/dolma-v1_6: 0.4).",
-    )
-    action: Literal["cut", "drop"] = Field(
-        "cut",
-        description="The action on a unit with the label: cut removes it from the text, drop drops"
-        " its document.",
-    )
+    tag: str | None = None
+    """The label whose probability is the score. None: of two labels, the one that does not begin
+    with non, not or cc."""
+    unit: Literal["sentence", "paragraph", "document"] = "sentence"
+    """The unit to score: sentences, paragraphs (lines, as in Dolma) or documents."""
+    threshold: float = Field(0.4, ge=0, le=1)
+    """Units with this score or more have the label (configs/dolma-v1_6: 0.4)."""
+    action: Literal["cut", "drop"] = "cut"
+    """The action on a unit with the label: cut removes it from the text, drop drops its
+    document."""
     _model: Classifier | None = PrivateAttr(default=None)
     _code: int = PrivateAttr(default=0)
 

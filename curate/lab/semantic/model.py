@@ -1,16 +1,15 @@
 """Embeddings from a model in a local folder: ONNX, sentence-transformers or transformers.
 
-Nothing is downloaded, and no code in the folder is run: weights must be ONNX or safetensors, and
-modules and classes must be those of sentence-transformers and transformers.
+Nothing is downloaded, and no code in the folder is run: weights must be ONNX or safetensors.
+transformers runs a folder of sentence-transformers, if its modules are a transformer and pooling.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,15 +28,26 @@ POOLS = {
     **{"pooling_mode_cls_token": 0, "cls": 0},
     **{"pooling_mode_lasttoken": -1, "lasttoken": -1},
 }
-BATCH = 32  # texts per batch of sentence-transformers
 
 
-class Embedder(Protocol):
-    """A model that turns texts into vectors."""
+class Embedder:
+    """A model that turns texts into vectors. `size` is their number of dimensions."""
+
+    size: int
+
+    def vectors(self, texts: list[str]) -> np.ndarray:
+        """Return float32[texts, size]."""
+        raise NotImplementedError
 
     def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:
         """Return float32 vectors; null for a text that is null, empty or white space."""
-        ...
+        texts = text.to_pylist()
+        mask = np.array([bool(t and t.strip()) for t in texts], np.bool_)
+        flat = np.zeros((len(mask), self.size), np.float32)
+        if mask.any():
+            flat[mask] = self.vectors([texts[row] for row in np.flatnonzero(mask)])
+        values = pa.array(flat.reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(values, self.size, mask=pa.array(~mask))
 
 
 def model_files(folder: Path, label: str) -> list[Path]:
@@ -50,50 +60,41 @@ def model_files(folder: Path, label: str) -> list[Path]:
     if onnx_file(folder) is not None:
         files = onnx_files(folder, f"{label}: embedding {folder}")
         return [*files, *(p for p in (folder / POOLING,) if p.is_file())]
-    if (folder / MODULES).is_file():
-        try:
-            modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
-            types = [module["type"] for module in modules]
-            foreign = [kind for kind in types if not kind.startswith("sentence_transformers.")]
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            raise UsageError(f"{label}: embedding {folder}: {MODULES} cannot be read") from None
-        if foreign:
-            raise UsageError(
-                f"{label}: embedding {folder}: {MODULES} needs foreign code: {foreign[0]}"
-            )
-    elif not (folder / CONFIG).is_file():
+    if not (folder / CONFIG).is_file() and not (folder / MODULES).is_file():
         raise UsageError(
             f"{label}: embedding {folder}: has neither model.onnx nor {MODULES} nor {CONFIG}"
         )
-    library = "sentence_transformers" if _needs_sentence_transformers(folder) else "transformers"
-    if find_spec(library) is None:
+    if (folder / MODULES).is_file():
+        _check_modules(folder, label)
+    if find_spec("transformers") is None:
         raise UsageError(
-            f"{label}: embedding from this model needs {library}: pip install 'llmcurate[embed]'"
+            f"{label}: embedding from this model needs transformers: pip install 'llmcurate[embed]'"
         )
-    if library == "transformers" and not (folder / TOKENIZER).is_file():
+    if not (folder / TOKENIZER).is_file():
         raise UsageError(f"{label}: embedding {folder}: {TOKENIZER} is missing")
     if not any(folder.rglob("*.safetensors")):
         raise UsageError(f"{label}: embedding {folder}: no weights in safetensors format")
     return sorted(p for p in folder.rglob("*") if p.suffix in (".json", ".safetensors", ".txt"))
 
 
-def _needs_sentence_transformers(folder: Path) -> bool:
-    """Return True to use sentence-transformers: if it is installed, or if transformers cannot run
-    the folder's modules because they are more than a transformer, pooling and normalisation."""
-    if not (folder / MODULES).is_file():
-        return False
-    modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
-    types = [module["type"].rsplit(".", 1)[-1] for module in modules]
-    extras = (
-        _settings(folder / "config_sentence_transformers.json").get("default_prompt_name"),
-        _settings(folder / "sentence_bert_config.json").get("do_lower_case"),
-    )
-    plain = (
-        types in (PLAIN_MODULES, PLAIN_MODULES[:2])
-        and (folder / CONFIG).is_file()
-        and not any(extras)
-    )
-    return not plain or find_spec("sentence_transformers") is not None
+def _check_modules(folder: Path, label: str) -> None:
+    """Raise UsageError if transformers cannot run the modules of a sentence-transformers model."""
+    try:
+        modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
+        types = [module["type"].rsplit(".", 1)[-1] for module in modules]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        raise UsageError(f"{label}: embedding {folder}: {MODULES} cannot be read") from None
+    if types not in (PLAIN_MODULES, PLAIN_MODULES[:2]):
+        raise UsageError(
+            f"{label}: embedding {folder}: {MODULES} names {', '.join(types)}; only a Transformer,"
+            " Pooling and Normalize can be used"
+        )
+    for file, name in (
+        ("config_sentence_transformers.json", "default_prompt_name"),
+        ("sentence_bert_config.json", "do_lower_case"),
+    ):
+        if _settings(folder / file).get(name):
+            raise UsageError(f"{label}: embedding {folder}: {file}: {name} is not supported")
 
 
 def _settings(file: Path) -> dict[str, Any]:
@@ -109,32 +110,17 @@ def load(folder: Path, max_tokens: int, label: str) -> Embedder:
     model_files(folder, label)
     if onnx_file(folder) is not None:
         return OnnxModel(folder, max_tokens, label)
-    if _needs_sentence_transformers(folder):
-        return SentenceModel(folder, max_tokens)
     return TransformersModel(folder, max_tokens, label)
 
 
-def _nonempty_texts(text: pa.LargeStringArray) -> tuple[list[str], np.ndarray]:
-    texts = text.to_pylist()
-    mask = np.array([bool(t and t.strip()) for t in texts], np.bool_)
-    return [t for t, present in zip(texts, mask.tolist(), strict=True) if present], mask
-
-
-def _column(vectors: np.ndarray, mask: np.ndarray, size: int) -> pa.FixedSizeListArray:
-    flat = np.zeros((len(mask), size), np.float32)
-    flat[mask] = vectors
-    values = pa.array(flat.reshape(-1))
-    return pa.FixedSizeListArray.from_arrays(values, size, mask=pa.array(~mask))
-
-
-class OnnxModel:
+class OnnxModel(Embedder):
     """A model in ONNX format. If its first output has one vector per token, these are pooled: to
     their mean over the attention mask, or to the token that 1_Pooling/config.json selects."""
 
     def __init__(self, folder: Path, max_tokens: int, label: str) -> None:
         self._model = OnnxText(folder, max_tokens, f"{label}: embedding {folder}")
         self._token = _pooled_token(folder, label)
-        self._size = len(self._vector("a"))
+        self.size = len(self._vector("a"))
 
     def _vector(self, text: str) -> np.ndarray:
         out, mask = self._model.run(text)
@@ -146,10 +132,8 @@ class OnnxModel:
         pooled: np.ndarray = (out[0] * weights[:, None]).sum(axis=0) / max(weights.sum(), 1.0)
         return pooled
 
-    def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:
-        texts, mask = _nonempty_texts(text)
-        vectors = np.array([self._vector(t) for t in texts], np.float32)
-        return _column(vectors.reshape(-1, self._size), mask, self._size)
+    def vectors(self, texts: list[str]) -> np.ndarray:
+        return np.array([self._vector(text) for text in texts], np.float32)
 
 
 def _pooled_token(folder: Path, label: str, default: int | None = None) -> int | None:
@@ -167,36 +151,7 @@ def _pooled_token(folder: Path, label: str, default: int | None = None) -> int |
     return POOLS[modes[0]]
 
 
-class SentenceModel:
-    """A sentence-transformers folder, run by that package. The package pads the texts of a batch to
-    one length, so the last bits of a vector may depend on the other texts."""
-
-    def __init__(self, folder: Path, max_tokens: int) -> None:
-        from sentence_transformers import SentenceTransformer
-
-        self._model: Any = SentenceTransformer(
-            str(folder), local_files_only=True, trust_remote_code=False,
-            model_kwargs={"use_safetensors": True},
-        )  # fmt: skip
-        most = self._model.max_seq_length
-        if most is None or most > max_tokens:
-            with suppress(AttributeError):  # static embeddings have no limit
-                self._model.max_seq_length = max_tokens
-        self._characters = 16 * max_tokens
-        self._size = len(self._model.encode(["a"], show_progress_bar=False)[0])
-
-    def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:
-        texts, mask = _nonempty_texts(text)
-        vectors = np.zeros((0, self._size), np.float32)
-        if texts:
-            cut = [t[: self._characters] for t in texts]
-            vectors = self._model.encode(
-                cut, batch_size=BATCH, convert_to_numpy=True, show_progress_bar=False
-            )
-        return _column(np.asarray(vectors, np.float32), mask, self._size)
-
-
-class TransformersModel:
+class TransformersModel(Embedder):
     """A transformers folder, such as `llmcurate export --format hf` writes. The vector of a text is
     the mean over its tokens or, for a decoder, that of the last token (as SemDeDup does for OPT);
     1_Pooling/config.json can change this. Texts run one at a time on one thread, so no vector
@@ -219,9 +174,9 @@ class TransformersModel:
         self._model = model.get_encoder() if config.is_encoder_decoder else model
         decoder = any("CausalLM" in name or "LMHead" in name for name in config.architectures or ())
         self._token = _pooled_token(folder, label, -1 if decoder else None)
-        self._size = len(self._vectors(["a"])[0])
+        self.size = len(self.vectors(["a"])[0])
 
-    def _vectors(self, texts: list[str]) -> np.ndarray:
+    def vectors(self, texts: list[str]) -> np.ndarray:
         vectors = []
         with self._pretrained.inference():
             for text in texts:
@@ -230,7 +185,3 @@ class TransformersModel:
                 vector = out.mean(dim=0) if self._token is None else out[self._token]
                 vectors.append(vector.numpy())
         return np.array(vectors, np.float32)
-
-    def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:
-        texts, mask = _nonempty_texts(text)
-        return _column(self._vectors(texts).reshape(-1, self._size), mask, self._size)

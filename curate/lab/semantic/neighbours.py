@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus import journal
@@ -43,7 +42,6 @@ from curate.lab.semantic.matrix import ROWS, blocks, squared_lengths, whole_numb
 from llmcurate.base.disk.database import literal
 from llmcurate.base.disk.files import TEMPORARY, clear_temporary, replacing
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import UsageError
 from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
@@ -406,23 +404,6 @@ def count_removed(similarity: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
     least = np.round(1.0 - epsilons, 12)
     counts: np.ndarray = len(ordered) - np.searchsorted(ordered, least, side="right")
     return counts
-
-
-def curve(folder: Path | str, epsilons: np.ndarray = EPSILONS) -> pa.Table:
-    """Return the removal curve of a finished run, a table with the columns epsilon, removed (number
-    of documents) and share. `folder` is OUT/index/dedup_semantic, or any folder above
-    similarity.parquet. Raises UsageError if that file is missing."""
-    paths = sorted(Path(folder).rglob(SIMILARITY))
-    if not paths:
-        raise UsageError(
-            f"no {SIMILARITY} under {folder}: give the index folder of a dedup_semantic run"
-        )
-    rows = pq.read_table(paths[0], columns=["part", "similarity"])
-    rows = rows.filter(pc.greater_equal(rows["part"], 0))
-    counts = count_removed(rows["similarity"].fill_null(0.0).to_numpy(), epsilons)
-    return pa.table(
-        {"epsilon": epsilons, "removed": counts, "share": counts / max(1, rows.num_rows)}
-    )
 
 
 PROTOTYPICAL = "semantic:prototypical"

@@ -58,104 +58,45 @@ class DedupSemantic(DocumentDedup, FromFiles):
         {"epsilon", "keep", "keep_fraction", "prototypicality", "recluster"}
     )
 
-    compare: Literal["raw"] = Field(
-        "raw", description="The form in which texts are compared: unchanged, as models read them."
-    )
-    survivor: Annotated[str, AfterValidator(_policy)] = Field(
-        "longest",
-        description=(
-            "The document of similar ones that is kept: a policy of every dedup (`longest`, "
-            "`newest`, `c4`, `first`, `best:COLUMN`, `prefer-source:A,B`), or `hard`, the "
-            "one farther from its centroid (SemDeDup's code)."
-        ),
-    )
-    embedding: str = Field(
-        HASHED,
-        description=(
-            "The embedding: `hashed` (TF-IDF and an SVD, without a model), or the path of a"
-            " model's folder: model.onnx with tokenizer.json, or a folder of "
-            "sentence-transformers or transformers."
-        ),
-    )
-    max_tokens: int = Field(
-        512,
-        ge=8,
-        le=131_072,
-        description="The most tokens of a document that a model reads; the rest is ignored.",
-    )
-    features: int = Field(
-        2**18,
-        ge=2**8,
-        le=2**26,
-        description="Number of hash buckets for words and pairs of words, for hashed embeddings.",
-    )
-    dimensions: int = Field(
-        128, ge=1, le=2048, description="Dimensions of the SVD, for hashed embeddings."
-    )
-    residual: int = Field(
-        64,
-        ge=0,
-        le=2048,
-        description=(
-            "Dimensions for the residual of a document after the SVD, for hashed embeddings; 0 "
-            "is plain latent semantic analysis (Deerwester et al. 1990)."
-        ),
-    )
-    clusters: int | None = Field(
-        None,
-        ge=1,
-        le=1_000_000,
-        description=(
-            "Number of clusters. Without a value the square root of the number of "
-            "documents, or more if clusters would have over 50,000 documents on average."
-        ),
-    )
-    nearest: int = Field(
-        2,
-        ge=1,
-        le=16,
-        description=(
-            "Number of nearest clusters in which a document is compared: 1 is SemDeDup, 2 "
-            "also finds pairs on either side of a border."
-        ),
-    )
-    epsilon: float = Field(
-        0.07,
-        gt=0.0,
-        lt=1.0,
-        description=(
-            "Distance below which two documents are duplicates: their cosine is above 1 - "
-            "epsilon (Abbas et al. 2023)."
-        ),
-    )
-    keep_fraction: float | None = Field(
-        None,
-        gt=0.0,
-        le=1.0,
-        description=(
-            "Share of the documents to keep, instead of epsilon: the documents most similar to a"
-            " preferred one are dropped (D4's R_dedup, Tirumala et al. 2023). Without a value"
-            " epsilon decides."
-        ),
-    )
-    prototypicality: float | None = Field(
-        None,
-        gt=0.0,
-        le=1.0,
-        description=(
-            "Share of the remaining documents to keep: the most prototypical ones, nearest to"
-            " their centroid, are dropped too (D4's R_proto, Tirumala et al. 2023). Without a"
-            " value none of them is dropped."
-        ),
-    )
-    recluster: bool = Field(
-        True,
-        description=(
-            "Cluster the remaining documents again before the most prototypical ones are "
-            "chosen, as D4 does."
-        ),
-    )
-    seed: int = Field(1, ge=0, lt=2**32, description="Seed of the centroids and of the SVD.")
+    compare: Literal["raw"] = "raw"
+    """The form in which texts are compared: unchanged, as models read them."""
+    survivor: Annotated[str, AfterValidator(_policy)] = "longest"
+    """The document of similar ones that is kept: a policy of every dedup (`longest`, `newest`,
+    `c4`, `first`, `best:COLUMN`, `prefer-source:A,B`), or `hard`, the one farther from its centroid
+    (SemDeDup's code)."""
+    embedding: str = HASHED
+    """The embedding: `hashed` (TF-IDF and an SVD, without a model), or the path of a model's
+    folder: model.onnx with tokenizer.json, or a folder of sentence-transformers or transformers."""
+    max_tokens: int = Field(512, ge=8, le=131_072)
+    """The most tokens of a document that a model reads; the rest is ignored."""
+    features: int = Field(2**18, ge=2**8, le=2**26)
+    """Number of hash buckets for words and pairs of words, for hashed embeddings."""
+    dimensions: int = Field(128, ge=1, le=2048)
+    """Dimensions of the SVD, for hashed embeddings."""
+    residual: int = Field(64, ge=0, le=2048)
+    """Dimensions for the residual of a document after the SVD, for hashed embeddings; 0 is plain
+    latent semantic analysis (Deerwester et al. 1990)."""
+    clusters: int | None = Field(None, ge=1, le=1_000_000)
+    """Number of clusters. Without a value the square root of the number of documents, or more if
+    clusters would have over 50,000 documents on average."""
+    nearest: int = Field(2, ge=1, le=16)
+    """Number of nearest clusters in which a document is compared: 1 is SemDeDup, 2 also finds pairs
+    on either side of a border."""
+    epsilon: float = Field(0.07, gt=0.0, lt=1.0)
+    """Distance below which two documents are duplicates: their cosine is above 1 - epsilon (Abbas
+    et al. 2023)."""
+    keep_fraction: float | None = Field(None, gt=0.0, le=1.0)
+    """Share of the documents to keep, instead of epsilon: the documents most similar to a preferred
+    one are dropped (D4's R_dedup, Tirumala et al. 2023). Without a value epsilon decides."""
+    prototypicality: float | None = Field(None, gt=0.0, le=1.0)
+    """Share of the remaining documents to keep: the most prototypical ones, nearest to their
+    centroid, are dropped too (D4's R_proto, Tirumala et al. 2023). Without a value none of them is
+    dropped."""
+    recluster: bool = True
+    """Cluster the remaining documents again before the most prototypical ones are chosen, as D4
+    does."""
+    seed: int = Field(1, ge=0, lt=2**32)
+    """Seed of the centroids and of the SVD."""
     _embedder: Embedder | None = PrivateAttr(default=None)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from curate.lab.verify.finished_run import Document, FinishedRun, model_at
+from curate.lab.verify.finished_run import FinishedRun, model_at
 from curate.lab.verify.tally import SCORE_BOUND, NotChecked, NotInRun, Tally
 from curate.scoring.language.identification import Language
 from curate.scoring.quality.quality import Quality
@@ -41,78 +41,49 @@ def check(run: FinishedRun) -> list[Tally]:
         if step.model_sha256 and file_digest(path) != step.model_sha256.lower():
             raise NotChecked(f"the model {path} is not the one that the run used")
         model.loadModel(str(path))
-        if isinstance(step, Language):
-            tallies += _language(run, step, model, step is languages[-1])
-        else:
-            tallies += _quality(run, step, model)
+        tallies += _check(run, step, model, isinstance(step, Language) and step is languages[-1])
     return tallies
 
 
-def _text(
-    run: FinishedRun, document: Document, step: Language | Quality, tally: Tally
-) -> str | None:
-    if document.row.get(f"{step.label}.score") is None:
-        return None
-    try:
-        return run.text_before(document, step.label)
-    except ValueError as error:
-        tally.differs(document.id, str(error))
-        return None
+def _check(run: FinishedRun, step: Language | Quality, model: Any, labelled: bool) -> list[Tally]:
+    """Compare the scores of a step, and if it is `labelled` also the language of the documents."""
+    from curate.scoring.quality.model import good_label
 
-
-def _language(run: FinishedRun, step: Language, model: Any, last: bool) -> list[Tally]:
     labels = Tally("fasttext", f"{step.label}: labels")
     scores = Tally("fasttext", f"{step.label}: scores")
+    good = "" if isinstance(step, Language) else good_label(step._path(), step.score_label)
     for document in run.sample:
-        text = _text(run, document, step, scores)
+        score = document.row.get(f"{step.label}.score")
+        if score is None:
+            continue
+        try:
+            text = run.text_before(document, step.label)
+        except ValueError as error:
+            scores.differs(document.id, str(error))
+            continue
         if text is None:
             continue
-        stored, score = document.row["lang"], document.row[f"{step.label}.score"]
-        text = line(text[: step.max_chars] if step.max_chars else text)
+        if isinstance(step, Language):
+            text = line(text[: step.max_chars] if step.max_chars else text)
+        else:
+            text = line(" ".join(text.strip().splitlines()))
         if not text.strip(_SPACE):
             scores.explain("no_word") if score == 0.0 else scores.differs(
                 document.id, f"a text without words has the score {score}, expected 0"
             )
             continue
-        best = model.predict(text + "\n", 2, 0.0, "strict")
-        chance, label = best[0][0], best[0][1].removeprefix("__label__")
-        _score(scores, document.id, score, min(chance, 1.0))
-        if not last:
+        best = model.predict(text + "\n", 2 if isinstance(step, Language) else -1, 0.0, "strict")
+        names = [label.removeprefix("__label__") for _, label in best]
+        chances = {name: chance for name, (chance, _) in zip(names, best, strict=True)}
+        chance = chances.get(good or names[0], 0.0)
+        theirs = min(max(chance, 0.0), 1.0)
+        scores.compare_numbers(document.id, score, theirs, SCORE_BOUND)
+        if not labelled:
             continue
+        stored = document.row["lang"]
         tie = len(best) > 1 and chance - best[1][0] <= SCORE_BOUND
-        if stored != label and tie and stored == best[1][1].removeprefix("__label__"):
+        if stored != names[0] and tie and stored == names[1]:
             labels.explain("near_tie")
         else:
-            labels.compare(document.id, stored, label)
-    return [labels, scores] if last else [scores]
-
-
-def _quality(run: FinishedRun, step: Quality, model: Any) -> list[Tally]:
-    from curate.scoring.quality.model import good_label
-
-    tally = Tally("fasttext", f"{step.label}: scores")
-    good = f"__label__{good_label(step._path(), step.score_label)}"
-    for document in run.sample:
-        text = _text(run, document, step, tally)
-        if text is None:
-            continue
-        score = document.row[f"{step.label}.score"]
-        text = line(" ".join(text.strip().splitlines()))
-        if not text.strip(_SPACE):
-            tally.explain("no_word") if score == 0.0 else tally.differs(
-                document.id, f"a text without words has the score {score}, expected 0"
-            )
-            continue
-        chances = {label: chance for chance, label in model.predict(text + "\n", -1, 0.0, "strict")}
-        chance = chances.get(good, 0.0)
-        _score(tally, document.id, score, min(max(chance, 0.0), 1.0))
-    return [tally]
-
-
-def _score(tally: Tally, item: str, stored: float, theirs: float) -> None:
-    if stored == theirs:
-        tally.agrees()
-    elif abs(stored - theirs) <= SCORE_BOUND:
-        tally.explain("rounding")
-    else:
-        tally.differs(item, f"the run has the score {stored:.6f}, fasttext {theirs:.6f}")
+            labels.compare(document.id, stored, names[0])
+    return [labels, scores] if labelled else [scores]

@@ -22,7 +22,7 @@ from llmcurate.base.disk.units import counted
 
 MOST_KEYS = 300_000  # pybloom-live checks about 400,000 keys/s
 RATE = 1e-6  # false-positive rate of pybloom-live's filter
-COLUMNS = ["keys", "first", "last", "start", "end"]
+COLUMNS = ["keys", "count", "start", "end"]
 # Standard deviations by which the run's false positives may exceed the expected number.
 DEVIATIONS = 6.0
 
@@ -35,8 +35,7 @@ class Document:
     id: str
     part: int
     keys: list[int]  # of its n-grams
-    first: list[int]  # per unit: number of n-grams that begin in it
-    last: list[int]  # per unit: number of n-grams that end in it
+    count: list[int]  # per unit: number of n-grams
     units: list[tuple[int, int]]  # (start, end) in bytes
 
 
@@ -77,16 +76,12 @@ class Reference:
         threshold = 0.0 if self.step.mode.startswith("dolma-") else self.step.threshold
         if not keys:
             return False
-        share = seen / keys
-        return share >= threshold if self.step.mode == "both" else share > threshold
+        return seen / keys > threshold
 
     def document(self, row: Document) -> Verdict:
         """Return the verdict on the next document, and insert the keys of units (such as
-        paragraphs) that are not duplicates into the filter. In mode `both`, which can also drop a
-        whole document before it checks units, no key of a dropped document is inserted."""
-        if self.step.mode == "both":
-            return self._spanning(row)
-        ends = list(accumulate(row.first, initial=0))
+        paragraphs) that are not duplicates into the filter."""
+        ends = list(accumulate(row.count, initial=0))
         total, cut = 0, []
         for unit, (a, z) in enumerate(pairwise(ends)):
             keys = row.keys[a:z]
@@ -100,25 +95,6 @@ class Reference:
         if whole and self._is_duplicate(total, len(row.keys)):
             return Verdict(True, ())
         return Verdict(False, tuple(cut))
-
-    def _spanning(self, row: Document) -> Verdict:
-        keys = row.keys
-        seen = [self._seen(key) for key in keys]
-        begin = [unit for unit, count in enumerate(row.first) for _ in range(count)]
-        end = [unit for unit, count in enumerate(row.last) for _ in range(count)]
-        if self._is_duplicate(sum(seen), len(keys)):
-            return Verdict(True, ())
-        gone = set()
-        for unit in range(len(row.units)):
-            inside = [s for s, a, z in zip(seen, begin, end, strict=True) if a == z == unit]
-            if self._is_duplicate(sum(inside), len(inside)):
-                gone.add(unit)
-        spared = [
-            is_seen or any(unit in gone for unit in range(a, z + 1))
-            for is_seen, a, z in zip(seen, begin, end, strict=True)
-        ]
-        self._insert(keys, spared)
-        return Verdict(False, tuple(row.units[unit] for unit in sorted(gone)))
 
 
 def check(run: FinishedRun) -> list[Tally]:
@@ -158,7 +134,7 @@ def _check(run: FinishedRun, step: DedupBloom) -> Tally:
             tally.differs(
                 row.id, f"the run: {_described(ours)}; pybloom-live: {_described(theirs)}"
             )
-    expected = step.false_positives * sum(len(row.first) for row in rows)
+    expected = step.false_positives * sum(len(row.count) for row in rows)
     most = expected + DEVIATIONS * max(1.0, expected) ** 0.5
     if excess > most:
         tally.differs(
@@ -176,8 +152,7 @@ def _first_rows(files: list[SketchFile]) -> Iterator[Document]:
             if keys > MOST_KEYS:
                 return
             units = list(zip(row["start"], row["end"], strict=True))
-            last = row["last"] or row["first"]
-            yield Document(row["id"], row["part"], row["keys"], row["first"], last, units)
+            yield Document(row["id"], row["part"], row["keys"], row["count"], units)
 
 
 def _verdicts(decisions: list[Decision]) -> dict[str, Verdict]:

@@ -52,12 +52,7 @@ def _check(run: FinishedRun, step: Perplexity) -> Tally:
         for name, stored, text in rows:
             theirs = peer.perplexity(text)
             bound = PERPLEXITY_BOUND * stored + (TENTH if peer.rounded else 0.0)
-            if theirs == stored:
-                tally.agrees()
-            elif theirs is not None and abs(theirs - stored) <= bound:
-                tally.explain("rounding")
-            else:
-                tally.differs(name, f"the run has {stored:.6g}, kenlm {theirs}")
+            tally.compare_numbers(name, stored, theirs, bound)
     return tally
 
 

@@ -38,7 +38,6 @@ class Signed:
 
     id: str
     bands: list[int]  # band keys that the run stored
-    packed: bytes | None  # signature bits that the run stored
     values: np.ndarray  # signature that datasketch computes
     shingles: frozenset[int]  # their hashes
     peer: Any  # MinHash object of datasketch
@@ -63,7 +62,7 @@ def _signed(run: FinishedRun, step: DedupMinhash, index: indexes.Index) -> Itera
     ids: set[str] = set()
     for decision in run.drawn_decisions(step.method, max(1, run.documents // 4)):
         ids |= {decision.id, decision.partner_id or "", decision.kept_id or ""}
-    files, columns = own_files(index), ["bands", *(["signature"] if step.kept_bits else [])]
+    files, columns = own_files(index), ["bands"]
     rows: dict[int, dict[int, Any]] = {}
     others = max(1, run.documents // 2)
     for file, row in chain(
@@ -87,14 +86,13 @@ def _sign(step: DedupMinhash, row: Row, text: str) -> Signed:
     return Signed(
         row["id"],
         stored,
-        row.get("signature"),
         peer.hashvalues,
         frozenset(hashes.tolist()),
         peer,
     )
 
 
-# Band keys and packed bits, as defined in dedup/minhash/kernels.py.
+# Band keys, as defined in dedup/minhash/kernels.py.
 
 
 def _mix(value: int) -> int:
@@ -116,26 +114,12 @@ def band_keys(values: np.ndarray, bands: int, rows: int) -> list[int]:
     return keys
 
 
-def packed(values: np.ndarray, bits: int) -> bytes:
-    """Return a signature as a run stores it: the top `bits` of each hashed value."""
-    total = 0
-    for place, value in enumerate(values.tolist()):
-        h = (value + place * 0x9E3779B1) & 0xFFFFFFFF
-        h = (h ^ (h >> 16)) * 0x85EBCA6B & 0xFFFFFFFF
-        h = (h ^ (h >> 13)) * 0xC2B2AE35 & 0xFFFFFFFF
-        total |= ((h ^ (h >> 16)) >> (32 - bits)) << (place * bits)
-    return total.to_bytes(-(-len(values) * bits // 8), "little")
-
-
 def _signatures(step: DedupMinhash, documents: list[Signed]) -> Tally:
     tally = Tally("datasketch", f"{step.label}: signatures")
     bands, rows = step.banding
     for document in documents:
         keys = band_keys(document.values, bands, rows) if document.shingles else []
-        same = keys == document.bands
-        if step.kept_bits and document.shingles:
-            same = same and packed(document.values, step.kept_bits) == document.packed
-        if same:
+        if keys == document.bands:
             tally.agrees()
         else:
             equal = sum(a == b for a, b in zip(keys, document.bands, strict=False))
@@ -193,10 +177,8 @@ def _check_pair(
     step: DedupMinhash, tally: Tally, a: Signed, b: Signed, decisions: dict[str, Decision]
 ) -> None:
     if step.verify is not None:
-        if step.kept_bits or len(a.shingles & b.shingles) < step.verify * len(
-            a.shingles | b.shingles
-        ):
-            return  # not similar enough, or estimated: `_similarity` compares these
+        if len(a.shingles & b.shingles) < step.verify * len(a.shingles | b.shingles):
+            return  # not similar enough: `_similarity` compares these
         if _is_kept(a.id, decisions) and _is_kept(b.id, decisions):
             tally.explain("not_compared")
             return
@@ -229,24 +211,11 @@ def _similarity(
                 document.id, f"shares {counted:g} bands, according to datasketch {shared}"
             )
         return
-    if step.kept_bits:
-        bits = step.kept_bits
-        values, other = (_kept(signed_.values, bits) for signed_ in (document, partner))
-        chance = 2.0**-bits
-        share = sum(x == y for x, y in zip(values, other, strict=True)) / len(values)
-        theirs = min(1.0, max(0.0, (share - chance) / (1.0 - chance)))
-    else:
-        theirs = len(document.shingles & partner.shingles) / len(
-            document.shingles | partner.shingles
-        )
+    both = document.shingles & partner.shingles
+    theirs = len(both) / len(document.shingles | partner.shingles)
     if abs(stored - theirs) > _CLOSE:
         tally.differs(document.id, f"similarity {stored:.6f}, datasketch {theirs:.6f}")
     elif stored < step.verify:
         tally.differs(document.id, f"similarity {stored:.6f} is below {step.verify}")
     else:
         tally.agrees()
-
-
-def _kept(values: np.ndarray, bits: int) -> list[int]:
-    data = int.from_bytes(packed(values, bits), "little")
-    return [data >> (place * bits) & ((1 << bits) - 1) for place in range(len(values))]

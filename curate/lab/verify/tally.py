@@ -74,6 +74,14 @@ class Tally:
         else:
             self.differs(item, f"the run has {stored!r}, {self.library} {theirs!r}")
 
+    def compare_numbers(self, item: str, stored: float, theirs: float | None, bound: float) -> None:
+        """Compare two numbers; `theirs` is None if the library has none. A difference of at most
+        `bound` is explained."""
+        if theirs is not None and stored != theirs and abs(stored - theirs) <= bound:
+            self.explain("rounding")
+        else:
+            self.compare(item, stored, theirs)
+
 
 class NotChecked(Exception):
     """A comparison cannot be made here. The message gives the reason or the remedy."""

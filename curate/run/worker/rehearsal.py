@@ -61,7 +61,7 @@ def begin_stage(spec: Path) -> None:
     compile_time.on_busy = busy
     if spec not in _begun:
         _begun.add(spec)
-        load_stage(spec).steps()
+        _ = load_stage(spec).steps  # loads the models
         if compile_time.seconds:
             rehearse_all(RehearseStage(spec, backwards=False))
 

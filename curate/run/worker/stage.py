@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,32 +31,26 @@ class Stage:
         self._steps: list[Step] = [build_step(record) for record in spec.steps]
         self._apply: CorpusStep | None = build_step(spec.apply) if spec.apply else None
         self._sketch: CorpusStep | None = build_step(spec.sketch) if spec.sketch else None
-        self._chain: list[Step | CorpusStep] | None = None
-        self._sketch_open = False
 
+    @cached_property
     def steps(self) -> list[Step | CorpusStep]:
-        """Return the steps, with their models loaded. A step on the whole corpus, such as dedup,
+        """The steps, with their models loaded. A step on the whole corpus, such as dedup,
         may have decided before this stage which documents to remove. Such a step comes first."""
-        if self._chain is None:
-            chain: list[Step | CorpusStep] = []
-            if self._apply is not None:
-                with failing(self._apply.label):
-                    self._apply.open()
-                chain.append(self._apply)
-            for step in self._steps:
-                with failing(step.label):
-                    open_in(step, self.folder)
-                chain.append(step)
-            self._chain = chain
-        return self._chain
+        if self._apply is not None:
+            with failing(self._apply.label):
+                self._apply.open()
+        for step in self._steps:
+            with failing(step.label):
+                open_in(step, self.folder)
+        return [*([self._apply] if self._apply else []), *self._steps]
 
+    @cached_property
     def sketch(self) -> CorpusStep | None:
-        """Return the step for which the stage writes sketches (data on each document, such as
-        hashes), with the step's models loaded. Return None if the stage writes no sketches."""
-        if self._sketch is not None and not self._sketch_open:
+        """The step for which the stage writes sketches (data on each document, such as
+        hashes), with the step's models loaded; None if the stage writes no sketches."""
+        if self._sketch is not None:
             with failing(self._sketch.label):
                 self._sketch.open()
-            self._sketch_open = True
         return self._sketch
 
     def to_rehearse(self) -> list[Step | CorpusStep]:

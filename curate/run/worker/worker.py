@@ -86,7 +86,7 @@ def sketch_partition(task: StageTask) -> Sketched:
     """Write sketches of the kept documents of a partition whose stage ran in an earlier run."""
     verify(task.sealed, task.shared)
     stage, part = load_stage(task.spec), task.part
-    step = stage.sketch()
+    step = stage.sketch
     assert step is not None
     path = part_path(stage.folder, part, stage.spec.sketch_kind)
     with writing(path) as writer:
@@ -184,12 +184,15 @@ class Work:
         if ((numbers >= careful[0]) & (numbers <= careful[1])).any():
             for row, n in enumerate(numbers):
                 worker.beat(int(n), int(n), self._limit)
-                self._rehearse(Documents(docs.table.slice(row, 1).combine_chunks()))
+                alone = Documents(docs.table.slice(row, 1).combine_chunks())
+                kept = self._apply_steps(alone, traced=False).split()[0]
+                if (step := self.stage.sketch) is not None:
+                    sketch_rows(step, kept, self.part)
             worker.beat(int(numbers[0]), int(numbers[-1]), self._limit * len(numbers))
         self.process(docs)
 
     def _apply_steps(self, docs: Documents, traced: bool = True) -> Documents:
-        for step in self.stage.steps():
+        for step in self.stage.steps:
             start = time.perf_counter()
             self.lap("read")
             before, entering = docs, docs.within(step.label)
@@ -203,7 +206,7 @@ class Work:
         return docs
 
     def _decide(self, docs: Documents) -> Documents:
-        step = self.stage.steps()[0]
+        step = self.stage.steps[0]
         assert isinstance(step, CorpusStep)
         return step.apply(docs, self.decisions_on(docs))
 
@@ -219,11 +222,6 @@ class Work:
         rows = rows.slice(int(first), int(last - first))
         present = np.isin(decided[first:last], numbers)  # without quarantined documents
         return rows if present.all() else rows.filter(pa.array(present))
-
-    def _rehearse(self, docs: Documents) -> None:
-        kept = self._apply_steps(docs, traced=False).split()[0]
-        if (step := self.stage.sketch()) is not None:
-            sketch_rows(step, kept, self.part)
 
     def commit(self, docs: Documents, *, reading: bool = False) -> None:
         """Write the kept and rejected documents of a batch, and the sketches (hashes) of the kept
@@ -250,7 +248,7 @@ class Work:
         self._sketch(kept)
 
     def _sketch(self, kept: pa.Table) -> None:
-        step = self.stage.sketch()
+        step = self.stage.sketch
         if step is None:
             return
         start = time.perf_counter()

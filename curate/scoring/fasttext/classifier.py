@@ -2,16 +2,16 @@
 
 A line's hidden vector is the mean of its features' rows in the input matrix. A label's logit is the
 product of the hidden vector and the label's row. So a logit is a sum of one term per feature, and
-an explanation lists these terms.
+an explanation lists these terms. Dense matrices stay memory-mapped.
 
 Most words occur often, so a cache holds the sum of each word's rows. fastText adds single rows in
 float32, so a sum of cached sums differs in the last digits. With `exactly`, all rows are added in
-fastText's order. The new words of a block are summed in one call, because a call of a kernel takes
-longer than a word."""
+fastText's order."""
 
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,20 +23,193 @@ import numpy as np
 from curate.scoring.fasttext.features import (
     END_WORD,
     ROOM,
+    Words,
     begins_as_label,
     bucket_of,
+    end_entry,
+    entries,
     entry_among,
     hashed,
+    kept_slots,
     next_word,
     ngrams_from,
     row_among,
     same,
+    sieve_of,
     signed,
     word_ngram,
+    word_slots,
 )
-from curate.scoring.fasttext.reading import DECODED, HS, SIGMOID, Output, Rows, Weights, read_model
+from curate.scoring.fasttext.model_file import (
+    CENTROIDS,
+    Header,
+    Layout,
+    Matrix,
+    Quantizer,
+    read_layout,
+)
 from llmcurate.base.errors import UsageError
-from llmcurate.base.kernels import njit
+from llmcurate.base.kernels import njit, read_only
+
+HS, SIGMOID, SOFTMAX = 0, 1, 2
+KIND = {"hs": HS, "ns": SIGMOID, "ova": SIGMOID, "softmax": SOFTMAX}
+DECODED = 1 << 28  # quantized matrices up to this size in bytes are decoded when loaded
+
+
+class Rows(NamedTuple):
+    """The input matrix of a model. Only one of `dense` and `codes` has rows."""
+
+    dense: np.ndarray  # float32[rows, dim], empty if the matrix stays quantized
+    codes: np.ndarray  # uint8[rows, parts], of a quantized matrix
+    centroids: np.ndarray  # float32[]
+    each: int  # floats per code
+    norms: np.ndarray  # float32[rows]
+
+
+class Output(NamedTuple):
+    """The output matrix and the loss of a model. Hierarchical softmax has a tree of nodes: the
+    labels are leaves, and the last node is the root."""
+
+    kind: int  # HS, SIGMOID or SOFTMAX
+    dense: np.ndarray  # float32[labels, dim]
+    norms: np.ndarray  # float32[labels]: factors for the products with the rows
+    left: np.ndarray  # int32[2 * labels - 1]: a node's left child, -1 for leaves
+    right: np.ndarray  # the same, for the right child
+
+
+class Weights(NamedTuple):
+    words: Words
+    rows: Rows
+    output: Output
+
+
+def read_model(path: str | Path, decoded: int = DECODED) -> tuple[Header, Weights]:
+    """Read a model file as arrays. A quantized matrix that would take more than `decoded` bytes
+    stays quantized. Raises UsageError if the file is not a complete supervised model."""
+    header, layout = read_layout(path)
+    try:
+        with open(path, "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"model {path}: {error}") from None
+    if len(mapped) != layout.size:
+        raise UsageError(f"model {path} changed while it was read")
+    data = np.frombuffer(mapped, np.uint8)
+    words, counts = _dictionary(data, header, layout)
+    left_children, right_children = (
+        tree(counts) if header.loss == "hs" else (np.empty(0, np.int32),) * 2
+    )
+    dense, norms = _output(data, layout.output)
+    output = Output(KIND[header.loss], dense, norms, left_children, right_children)
+    return header, Weights(words, _input(data, layout.input, decoded), output)
+
+
+def _dictionary(data: np.ndarray, header: Header, layout: Layout) -> tuple[Words, np.ndarray]:
+    starts, ends = entries(data, layout.entries_at, header.words + len(header.names))
+    counts = np.array(
+        [int(data[at + 1 : at + 9].view("<i8")[0]) for at in ends[header.words :]], np.int64
+    )
+    many = 2 * max(layout.pruned, 0)
+    pairs = np.frombuffer(data, "<i4", many, layout.pruned_at).reshape(-1, 2)
+    slots = word_slots(data, starts, ends)
+    end = end_entry(slots, starts, ends, data)
+    words = Words(
+        data,
+        starts,
+        ends,
+        slots,
+        header.words,
+        header.buckets,
+        header.minn,
+        header.maxn,
+        header.word_ngrams,
+        layout.pruned,
+        kept_slots(pairs),
+        sieve_of(pairs),
+        end if end < header.words else -1,
+    )
+    return words, counts
+
+
+def _floats(data: np.ndarray, at: int, count: int) -> np.ndarray:
+    return np.frombuffer(data, "<f4", count, at)
+
+
+def _codebook(data: np.ndarray, quantizer: Quantizer, dim: int) -> np.ndarray:
+    return _floats(data, quantizer.at, CENTROIDS * dim)
+
+
+def _codes(data: np.ndarray, matrix: Matrix) -> np.ndarray:
+    assert matrix.quantizer is not None
+    parts = matrix.quantizer.parts
+    return data[matrix.at : matrix.at + matrix.rows * parts].reshape(matrix.rows, parts)
+
+
+def _norms(data: np.ndarray, matrix: Matrix) -> np.ndarray:
+    if matrix.norms is None:
+        return np.ones(matrix.rows, np.float32)
+    codes = data[matrix.norms_at : matrix.norms_at + matrix.rows]
+    return _codebook(data, matrix.norms, 1)[codes]
+
+
+def _decoded(data: np.ndarray, matrix: Matrix) -> np.ndarray:
+    quantizer = matrix.quantizer
+    assert quantizer is not None
+    book = _codebook(data, quantizer, matrix.dim)
+    out = np.empty((matrix.rows, matrix.dim), np.float32)
+    codes = _codes(data, matrix)
+    for part in range(quantizer.parts):
+        begin = part * quantizer.each
+        size = quantizer.last if part == quantizer.parts - 1 else quantizer.each
+        block = book[CENTROIDS * begin : CENTROIDS * (begin + size)].reshape(CENTROIDS, size)
+        out[:, begin : begin + size] = block[codes[:, part]]
+    return out
+
+
+def _input(data: np.ndarray, matrix: Matrix, decoded: int) -> Rows:
+    none = read_only(np.empty(0, np.float32))
+    no_codes = read_only(np.empty((0, 1), np.uint8))
+    if matrix.quantizer is None:
+        dense = _floats(data, matrix.at, matrix.rows * matrix.dim)
+        return Rows(dense.reshape(matrix.rows, matrix.dim), no_codes, none, 1, none)
+    norms = _norms(data, matrix)
+    if matrix.rows * matrix.dim * 4 <= decoded:
+        dense = read_only(_decoded(data, matrix) * norms[:, None])
+        return Rows(dense, no_codes, none, 1, none)
+    book = _codebook(data, matrix.quantizer, matrix.dim)
+    dense = read_only(np.empty((0, matrix.dim), np.float32))
+    return Rows(dense, _codes(data, matrix), book, matrix.quantizer.each, read_only(norms))
+
+
+def _output(data: np.ndarray, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
+    if matrix.quantizer is not None:
+        return read_only(_decoded(data, matrix)), _norms(data, matrix)
+    dense = _floats(data, matrix.at, matrix.rows * matrix.dim).reshape(matrix.rows, matrix.dim)
+    return dense, np.ones(matrix.rows, np.float32)
+
+
+def tree(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the Huffman tree over labels as the (left, right) children of each node, each
+    int32[2 * labels - 1]. As in `HierarchicalSoftmaxLoss::buildTree`, labels are assumed to be
+    sorted by falling counts; if they are not, the tree is built all the same."""
+    labels = len(counts)
+    nodes = 2 * labels - 1
+    weight = [int(n) for n in counts] + [10**15] * (labels - 1)
+    left_children, right_children = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
+    leaf, node = labels - 1, labels
+    for parent in range(labels, nodes):
+        pair = []
+        for _ in "lr":
+            if leaf >= 0 and weight[leaf] < weight[node]:
+                pair.append(leaf)
+                leaf -= 1
+            else:
+                pair.append(node)
+                node += 1
+        left_children[parent], right_children[parent] = pair
+        weight[parent] = weight[pair[0]] + weight[pair[1]]
+    return left_children, right_children
+
 
 _LONGEST = 64  # bytes; longer words are not cached
 _BYTES = 16 << 20  # of cached sums
@@ -126,16 +299,7 @@ def add_rows(rows: Rows, numbers: np.ndarray, count: int, total: np.ndarray) -> 
 
 
 @njit(nogil=True)
-def _add_words(
-    model: Weights,
-    data: np.ndarray,
-    spots: np.ndarray,
-    many: int,
-    grams: np.ndarray,
-    counts: np.ndarray,
-    sums: np.ndarray,
-    apart: bool,
-) -> None:
+def _add_words(model, data, spots, many, grams, counts, sums, apart):
     words, rows = model.words, model.rows
     slots, starts, ends, word_bytes = words.slots, words.starts, words.ends, words.data
     kept, sieve, dense = words.kept, words.sieve, rows.dense
@@ -186,9 +350,7 @@ def _place(spots: np.ndarray, row: int, begin: int, end: int, state: int) -> Non
 
 
 @njit(nogil=True)
-def _places(
-    kept: Memory, data: np.ndarray, spots: np.ndarray, many: int, room: Scratch
-) -> tuple[int, int, int]:
+def _places(kept, data, spots, many, room):
     slots, hashes, starts, pool = kept.slots, kept.hash, kept.at, kept.pool
     used, fresh, places = kept.used, room.fresh, room.places
     before = used[0]
@@ -244,16 +406,7 @@ def _next_words(data: np.ndarray, at: int, end: int, spots: np.ndarray) -> tuple
 
 
 @njit(nogil=True, allocates=True)
-def hidden_of(
-    model: Weights,
-    kept: Memory,
-    room: Scratch,
-    data: np.ndarray,
-    start: int,
-    end: int,
-    exactly: bool,
-    hidden: np.ndarray,
-) -> int:
+def hidden_of(model, kept, room, data, start, end, exactly, hidden):
     """Compute the hidden vector of a line: fill `hidden` (float32[dim]) with the mean of its
     features' matrix rows. Return the number of rows. If `exactly`, add rows in fastText's order.
     Overwrites `room`."""
@@ -275,16 +428,8 @@ def hidden_of(
             before, new, others = _places(kept, data, spots, many, room)
             if new:
                 sums[before : before + new] = 0
-                _add_words(
-                    model,
-                    data,
-                    room.fresh,
-                    new,
-                    room.ngrams,
-                    features[before : before + new],
-                    sums[before : before + new],
-                    np.bool_(True),
-                )
+                found, summed = features[before : before + new], sums[before : before + new]
+                _add_words(model, data, room.fresh, new, room.ngrams, found, summed, np.bool_(True))
             if others:
                 tail = room.fresh[len(spots) - others :]  # in reverse order
                 _add_words(model, data, tail, others, room.ngrams, counts, whole, np.bool_(False))
@@ -314,9 +459,7 @@ def hidden_of(
 
 
 @njit(nogil=True)
-def _add_ngrams(
-    model: Weights, hashes: np.ndarray, seen: int, grams: np.ndarray, total: np.ndarray
-) -> int:
+def _add_ngrams(model, hashes, seen, grams, total):
     words = model.words
     kept, pruned, first = words.kept, words.pruned, words.words
     buckets, ngrams = words.buckets, words.ngrams
@@ -338,8 +481,8 @@ def _add_ngrams(
     return count
 
 
-# Outputs and the best k labels are computed as in fastText 0.9.2 (`Loss::predict`, `findKBest`,
-# `HierarchicalSoftmaxLoss::dfs`, `std_log`), with libstdc++'s heap, so that ties end alike.
+# Outputs and the best label are computed as in fastText 0.9.2 (`Loss::predict`, `findKBest`,
+# `HierarchicalSoftmaxLoss::dfs`, `std_log`), so that ties end alike.
 
 # Loss's table of the logistic function.
 _STEPS, _MOST = 512, 8
@@ -351,6 +494,9 @@ _TABLE = (1.0 / (1.0 + np.exp(-(_x - np.float32(_MOST))).astype(np.float64))).as
 def std_log(x: float | np.floating) -> np.float32:
     """Return fastText's logarithm: log(x + 1e-5)."""
     return np.float32(math.log(np.float64(np.float32(x)) + 1e-5))
+
+
+_LEAST = np.float32(math.log(1e-5))  # std_log(0): subtrees of lower scores are not searched
 
 
 @njit(nogil=True)
@@ -420,101 +566,44 @@ def log_scores(output: Output, hidden: np.ndarray, out: np.ndarray, work: np.nda
 
 
 @njit(nogil=True)
-def _raise(scores: np.ndarray, labels: np.ndarray, hole: int, score: float, label: int) -> None:
-    """Put (`score`, `label`) into the heap at `hole` and move it up, as libstdc++'s __push_heap
-    does. The lowest score is on top."""
-    while hole > 0:
-        parent = (hole - 1) // 2
-        if not scores[parent] > score:
-            break
-        scores[hole], labels[hole] = scores[parent], labels[parent]
-        hole = parent
-    scores[hole], labels[hole] = score, label
-
-
-@njit(nogil=True)
-def _pop(scores: np.ndarray, labels: np.ndarray, size: int) -> None:
-    """Move the top of the heap to its end, as libstdc++'s pop_heap does."""
-    last = size - 1
-    if last < 1:
-        return
-    score, label = scores[last], labels[last]
-    scores[last], labels[last] = scores[0], labels[0]
-    hole = second = 0
-    while second < (last - 1) // 2:
-        second = 2 * (second + 1)
-        if scores[second] > scores[second - 1]:
-            second -= 1
-        scores[hole], labels[hole] = scores[second], labels[second]
-        hole = second
-    if last % 2 == 0 and second == (last - 2) // 2:
-        second = 2 * (second + 1)
-        scores[hole], labels[hole] = scores[second - 1], labels[second - 1]
-        hole = second - 1
-    _raise(scores, labels, hole, score, label)
-
-
-@njit(nogil=True)
-def best(
-    output: Output,
-    hidden: np.ndarray,
-    k: int,
-    threshold: float,
-    scores: np.ndarray,
-    labels: np.ndarray,
-    work: np.ndarray,
-    stack: np.ndarray,
-) -> tuple[int, np.float32]:
-    """Find the labels with the highest log probabilities, k or fewer. Return (their number n,
-    margin). The margin is the smallest gap between adjacent scores, the best omitted label
-    included. Fills `scores` (float32[k + 1]) and `labels` (int32[k + 1]). Overwrites `work` and
-    `stack`."""
+def best_label(output, hidden, work, stack):
+    """Return (label, its log probability, margin), label -1 if none is likely enough. The margin is
+    the gap to the next best score. Of equal scores, the last label visited wins, as in fastText's
+    heap. Overwrites `work` (float32[2 * labels]) and `stack` (int32[2 * labels])."""
     many = len(output.dense)
-    size = 0
-    near = np.float32(-np.inf)
-    least = std_log(threshold)
-    if output.kind == HS:
-        deep = 1
-        stack[0] = 2 * many - 2
-        work[2 * many - 2] = 0
-    else:
+    best = np.int64(-1)
+    most = near = np.float32(-np.inf)
+    if output.kind != HS:
         outputs(output, hidden, work[:many])
-        deep = many
+        for label in range(many):
+            score = std_log(work[label])
+            if score < most:
+                near = max(near, score)
+            else:
+                near, most, best = most, score, np.int64(label)
+        return best, most, most - near
+    deep = 1
+    stack[0] = 2 * many - 2
+    work[2 * many - 2] = 0
     while deep > 0:
         deep -= 1
-        if output.kind == HS:
-            node = stack[deep]
-            score = work[node]
-            if score < least:
-                continue
-        else:
-            node = np.int32(many - 1 - deep)
-            if work[node] < threshold:
-                continue
-            score = std_log(work[node])
-        if size == k and score < scores[0]:
+        node = np.int64(stack[deep])
+        score = work[node]
+        if score < _LEAST:
+            continue
+        if score < most:
             near = max(near, score)
             continue
-        if output.kind == HS and output.left[node] >= 0:
-            f = _branch(dot(output, node - many, hidden))
-            left_child, right_child = output.left[node], output.right[node]
-            work[left_child] = score + std_log(1.0 - np.float64(f))
-            work[right_child] = score + std_log(f)
-            stack[deep], stack[deep + 1] = right_child, left_child
-            deep += 2
+        left_child, right_child = output.left[node], output.right[node]
+        if left_child < 0:
+            near, most, best = most, score, node
             continue
-        _raise(scores, labels, size, score, node)
-        size += 1
-        if size > k:
-            _pop(scores, labels, size)
-            size -= 1
-            near = max(near, scores[size])
-    for length in range(size, 1, -1):
-        _pop(scores, labels, length)
-    margin = np.float32(np.inf)
-    for i in range(size):
-        margin = min(margin, scores[i] - (scores[i + 1] if i + 1 < size else near))
-    return size, margin
+        f = _branch(dot(output, node - many, hidden))
+        work[left_child] = score + std_log(1.0 - np.float64(f))
+        work[right_child] = score + std_log(f)
+        stack[deep], stack[deep + 1] = right_child, left_child
+        deep += 2
+    return best, most, most - near
 
 
 # Without character n-grams, a line's rows are listed first and added several at a time, in
@@ -538,15 +627,7 @@ def _sum(rows: Rows, listed_rows: np.ndarray, count: int, total: np.ndarray) -> 
 
 
 @njit(nogil=True)
-def mean_of_words(
-    model: Weights,
-    data: np.ndarray,
-    start: int,
-    end: int,
-    hashes: np.ndarray,
-    listed_rows: np.ndarray,
-    hidden: np.ndarray,
-) -> int:
+def mean_of_words(model, data, start, end, hashes, listed_rows, hidden):
     """Fill hidden: float32[dim] with the mean of the model's rows (vectors) for the words and word
     n-grams of a line. Return the number of rows. Only for models without character n-grams.
     Overwrites `hashes` (int64[words of the line], used if the model has word n-grams) and
@@ -617,17 +698,13 @@ class Classifier:
         self._memory = memory(self.header.dim)
         self._lock = Lock()  # kernels run without the GIL and share the cache
 
-    def top(
-        self, lines: np.ndarray, ends: np.ndarray, k: int = 1, threshold: float = 0.0
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Predict the `k` best labels of each line, like fastText's `predict`. Return (labels,
-        probabilities), each [rows, k], likeliest label first. The array `labels` has int32 indexes
-        into this object's field `labels`, -1 below the threshold. The array `probabilities` has
-        float32, up to 1.00003 as in fastText. The bytes of line i, newline included, are
+    def best(self, lines: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Find the best label of each line, like fastText's `predict`. Return (codes: int32[rows],
+        the index of each label in `labels`, -1 for a line without features; probabilities:
+        float32[rows], up to 1.00003 as in fastText). The bytes of line i, newline included, are
         lines[ends[i]:ends[i + 1]]. `lines` is uint8[bytes], `ends` int64[rows + 1]."""
-        k = max(1, min(k, len(self.labels)))
         with self._lock:
-            codes, scores = _top(self._model, self._memory, lines, ends, k, threshold)
+            codes, scores = _best(self._model, self._memory, lines, ends)
         return codes, self._numbers(scores)
 
     def probabilities(
@@ -655,43 +732,26 @@ class Classifier:
 
 
 @njit(cache=True, nogil=True)
-def _top(
-    model: Weights,
-    kept: Memory,
-    lines: np.ndarray,
-    ends: np.ndarray,
-    k: int,
-    threshold: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    rows = len(ends) - 1
-    labels = len(model.output.dense)
-    best_labels = np.full((rows, k), -1, np.int32)
-    shares = np.zeros((rows, k), np.float32)
+def _best(model, kept, lines, ends):
+    rows, labels = len(ends) - 1, len(model.output.dense)
+    codes, shares = np.full(rows, -1, np.int32), np.zeros(rows, np.float32)
     hidden = np.empty(model.output.dense.shape[1], np.float32)
     room = scratch_for(model, kept, ends)
-    scores, codes = np.empty(k + 1, np.float32), np.empty(k + 1, np.int32)
     work, stack = np.empty(2 * labels, np.float32), np.empty(2 * labels, np.int32)
     for row in range(rows):
         exactly = model.output.kind == SIGMOID  # its table is a step function
-        while True:
-            count = hidden_of(model, kept, room, lines, ends[row], ends[row + 1], exactly, hidden)
-            if count == 0:
-                break
-            n, margin = best(model.output, hidden, k, threshold, scores, codes, work, stack)
+        while hidden_of(model, kept, room, lines, ends[row], ends[row + 1], exactly, hidden):
+            code, score, margin = best_label(model.output, hidden, work, stack)
             if not exactly and margin < _NEAR:
                 exactly = True
                 continue
-            for i in range(n):
-                best_labels[row, i] = codes[i]
-                shares[row, i] = np.exp(scores[i])
+            codes[row], shares[row] = code, np.exp(score)
             break
-    return best_labels, shares
+    return codes, shares
 
 
 @njit(cache=True, nogil=True)
-def _all(
-    model: Weights, kept: Memory, lines: np.ndarray, ends: np.ndarray, chosen: np.ndarray
-) -> np.ndarray:
+def _all(model, kept, lines, ends, chosen):
     rows = len(ends) - 1
     labels = len(model.output.dense)
     shares = np.zeros((rows, len(chosen)), np.float32)

@@ -61,9 +61,7 @@ def hashed(data: np.ndarray, start: int, end: int) -> Integer:
 
 
 @njit(nogil=True)
-def same(
-    data: np.ndarray, start: int, end: int, other: np.ndarray, other_start: int, other_end: int
-) -> bool:
+def same(data, start, end, other, other_start, other_end):
     if end - start != other_end - other_start:
         return False
     for k in range(end - start):
@@ -73,16 +71,7 @@ def same(
 
 
 @njit(nogil=True, inline="always")
-def entry_among(
-    slots: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    words: np.ndarray,
-    data: np.ndarray,
-    start: int,
-    end: int,
-    state: Integer,
-) -> Integer:
+def entry_among(slots, starts, ends, words, data, start, end, state):
     """Return the dictionary entry of the word or label data[start:end], or -1. `data` is the text,
     `state` the hash of the word or label. The dictionary is the other arguments: `words` are the
     bytes of all entries, from `starts` to `ends`; `slots` is the hash table."""
@@ -207,20 +196,8 @@ def begins_as_label(data: np.ndarray, start: int, end: int) -> bool:
 
 @njit(nogil=True, inline="always")
 def ngrams_from(
-    minn: int,
-    maxn: int,
-    buckets: Integer,
-    first: int,
-    pruned: int,
-    kept: np.ndarray,
-    sieve: np.ndarray,
-    data: np.ndarray,
-    start: int,
-    end: int,
-    at: int,
-    grams: np.ndarray,
-    count: int,
-) -> tuple[int, int]:
+    minn, maxn, buckets, first, pruned, kept, sieve, data, start, end, at, grams, count
+):
     """Find the n-grams of <word> that have a row in the model's matrix, from byte `at` of <word>
     on. <word> is data[start:end] between `<` and `>`.
 

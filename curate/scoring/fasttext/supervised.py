@@ -26,48 +26,34 @@ class Training:
     """Settings for training a classifier. The defaults of dim, minn, maxn, word_ngrams, loss and
     bucket are those in the header of lid.176."""
 
-    dim: int = Field(16, ge=1, description="Dimensions of the vectors.")
-    minn: int = Field(
-        2,
-        ge=0,
-        description="Minimum characters of a character n-gram. Set it and maxn to 0 for none.",
-    )
-    maxn: int = Field(4, ge=0, description="Maximum characters of a character n-gram.")
-    word_ngrams: int = Field(1, ge=1, description="Words of the longest word n-gram.")
-    loss: Literal["hs", "softmax", "ova"] = Field(
-        "hs",
-        description="The loss: hierarchical softmax (`hs`), `softmax`, or one-vs-all (`ova`).",
-    )
-    bucket: int = Field(
-        2_000_000,
-        ge=1,
-        description="Number of matrix rows for n-grams, which are assigned by hash.",
-    )
-    epochs: int = Field(10, ge=1, description="Passes over the training texts.")
-    lr: float = Field(0.5, gt=0, description="Learning rate at the start; it falls to 0 linearly.")
-    min_count: int = Field(
-        1, ge=1, description="Minimum number of occurrences of a word in the vocabulary."
-    )
-    held_out: float = Field(
-        0.05,
-        ge=0,
-        lt=1,
-        description="Share of the texts, chosen by hash, used for testing instead of training.",
-    )
-    piece_chars: int = Field(
-        0,
-        ge=0,
-        description="Cut documents into pieces of this many characters; 0 leaves them whole.",
-    )
-    quantize: bool = Field(
-        False, description="Write the compressed form, language.ftz, instead of language.bin."
-    )
-    cutoff: int = Field(
-        0,
-        ge=0,
-        description="Number of n-grams and words kept in a compressed model; 0 keeps all.",
-    )
-    seed: int = Field(0, ge=0, description="Seed of the training.")
+    dim: int = Field(16, ge=1)
+    """Dimensions of the vectors."""
+    minn: int = Field(2, ge=0)
+    """Minimum characters of a character n-gram. Set it and maxn to 0 for none."""
+    maxn: int = Field(4, ge=0)
+    """Maximum characters of a character n-gram."""
+    word_ngrams: int = Field(1, ge=1)
+    """Words of the longest word n-gram."""
+    loss: Literal["hs", "softmax", "ova"] = "hs"
+    """The loss: hierarchical softmax (`hs`), `softmax`, or one-vs-all (`ova`)."""
+    bucket: int = Field(2_000_000, ge=1)
+    """Number of matrix rows for n-grams, which are assigned by hash."""
+    epochs: int = Field(10, ge=1)
+    """Passes over the training texts."""
+    lr: float = Field(0.5, gt=0)
+    """Learning rate at the start; it falls to 0 linearly."""
+    min_count: int = Field(1, ge=1)
+    """Minimum number of occurrences of a word in the vocabulary."""
+    held_out: float = Field(0.05, ge=0, lt=1)
+    """Share of the texts, chosen by hash, used for testing instead of training."""
+    piece_chars: int = Field(0, ge=0)
+    """Cut documents into pieces of this many characters; 0 leaves them whole."""
+    quantize: bool = False
+    """Write the compressed form, language.ftz, instead of language.bin."""
+    cutoff: int = Field(0, ge=0)
+    """Number of n-grams and words kept in a compressed model; 0 keeps all."""
+    seed: int = Field(0, ge=0)
+    """Seed of the training."""
 
 
 class FastTextStep(Step, FromFiles):
@@ -75,12 +61,10 @@ class FastTextStep(Step, FromFiles):
 
     where_from: ClassVar[str] = ""  # hint on how to get a model
 
-    model: str = Field(
-        min_length=1, description="The path of a supervised fastText model, .bin or .ftz."
-    )
-    model_sha256: str | None = Field(
-        None, description="The expected sha256 of the model file. Default: any."
-    )
+    model: str = Field(min_length=1)
+    """The path of a supervised fastText model, .bin or .ftz."""
+    model_sha256: str | None = None
+    """The expected sha256 of the model file. Default: any."""
 
     def path(self) -> Path:
         """Return the path of the model file. Raises UsageError if it does not exist."""
@@ -122,9 +106,8 @@ class Label(FastTextStep):
     paper: ClassVar[str] = "Joulin et al. 2017 (fastText); Wettig et al. 2025 (WebOrganizer)"
     only_measures: ClassVar[bool] = True
 
-    threshold: float = Field(
-        0.0, ge=0, le=1, description="Minimum probability of a label; below it the label is null."
-    )
+    threshold: float = Field(0.0, ge=0, le=1)
+    """Minimum probability of a label; below it the label is null."""
     _model: Any = PrivateAttr(default=None)
 
     def open(self) -> None:

@@ -88,47 +88,29 @@ class Language(Profiled, Step):
     only_measures: ClassVar[bool] = True
     version: ClassVar[int] = 2  # 2: scores of another engine, which differ in the last digits
 
-    model: str | None = Field(
-        None,
-        description="The fastText model: a path, or lid.176.ftz or lid.176.bin, which are"
-        " downloaded. Default: the path in LLMCURATE_LID_MODEL, else lid.176.ftz.",
-    )
-    model_sha256: str | None = Field(
-        None, description="The expected sha256 of the model file. Default: any."
-    )
-    keep: tuple[str, ...] = Field(
-        (),
-        description="Languages to keep, by ISO 639 code or label in any form (th, tha, tha_Thai);"
-        " documents in other languages are dropped. Default: all languages.",
-    )
-    threshold: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="Documents with a lower score are dropped. Default: 0.65 if keep is given"
-        " (Penedo et al. 2023 and 2024), else no limit.",
-    )
-    max_chars: int = Field(
-        0, ge=0, description="Number of characters that the model reads per document; 0: all."
-    )
-    profile: str = Field(
-        "none",
-        description="Source of the threshold if threshold is not set: auto uses the label's"
-        " profile, for labels that have one. Other values are those of gopher_quality.",
-    )
-    min_chars: int = Field(
-        0,
-        ge=0,
-        description="Documents with fewer characters are labelled but never dropped.",
-    )
-    lines: bool = Field(
-        False,
-        description="Label each line too: adds the columns line_score, switched and shares (Abadji"
-        " et al. 2022, section 3.2) and drops nothing.",
-    )
-    line_chars: int = Field(
-        20, ge=0, description="Shorter lines (in characters) do not count in these columns."
-    )
+    model: str | None = None
+    """The fastText model: a path, or lid.176.ftz or lid.176.bin, which are downloaded. Default: the
+    path in LLMCURATE_LID_MODEL, else lid.176.ftz."""
+    model_sha256: str | None = None
+    """The expected sha256 of the model file. Default: any."""
+    keep: tuple[str, ...] = ()
+    """Languages to keep, by ISO 639 code or label in any form (th, tha, tha_Thai); documents in
+    other languages are dropped. Default: all languages."""
+    threshold: float | None = Field(None, ge=0, le=1)
+    """Documents with a lower score are dropped. Default: 0.65 if keep is given (Penedo et al. 2023
+    and 2024), else no limit."""
+    max_chars: int = Field(0, ge=0)
+    """Number of characters that the model reads per document; 0: all."""
+    profile: str = "none"
+    """Source of the threshold if threshold is not set: auto uses the label's profile, for labels
+    that have one. Other values are those of gopher_quality."""
+    min_chars: int = Field(0, ge=0)
+    """Documents with fewer characters are labelled but never dropped."""
+    lines: bool = False
+    """Label each line too: adds the columns line_score, switched and shares (Abadji et al. 2022,
+    section 3.2) and drops nothing."""
+    line_chars: int = Field(20, ge=0)
+    """Shorter lines (in characters) do not count in these columns."""
     _model: Model | None = PrivateAttr(default=None)
 
     @field_validator("keep", mode="before")

@@ -125,7 +125,7 @@ class Model:
         """Return (code, score): int32[rows], the index in `labels` of each line's best label, or
         -1; and float32[rows], this label's score, 0 to 1. The arguments are those that the function
         fasttext_lines returns."""
-        codes, scores = (column[:, 0] for column in self.classifier.top(lines, ends))
+        codes, scores = self.classifier.best(lines, ends)
         # fastText's probabilities can exceed 1, up to 1.00003.
         scores = np.minimum(scores, np.float32(1.0)) * words
         return np.where(words, codes, np.int32(-1)), scores.astype(np.float32)
@@ -168,15 +168,7 @@ def by_line(docs: Documents, model: Model, language: np.ndarray, least: int) -> 
 
 
 @njit(cache=True, nogil=True)
-def shares_of(
-    rows: np.ndarray,
-    codes: np.ndarray,
-    scores: np.ndarray,
-    size: np.ndarray,
-    counts: np.ndarray,
-    language: np.ndarray,
-    labels: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def shares_of(rows, codes, scores, size, counts, language, labels):
     """Return the four fields of the class ByLine, in its order, with one row per document.
 
     Arguments per document: `rows` is int64[documents + 1], the first line, and `language` is int32,

@@ -1,10 +1,8 @@
 """Train a fastText classifier of languages from labelled documents.
 
 The same documents give the same bytes in any order: lines are ordered by hash, one thread trains,
-the seed is a setting, and the process's memory starts as zeros. Zeros are needed because fastText
-0.9.2 with one thread initializes only a tenth of the input matrix (`DenseMatrix::uniform` runs
-block 0 of ten). The rest keeps what the memory held before: without zeros the same lines could give
-another model, or one that diverges."""
+the seed is a setting, and the process's memory starts as zeros, since fastText 0.9.2 with one
+thread initializes only a tenth of the input matrix (`DenseMatrix::uniform` runs block 0 of ten)."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
@@ -73,13 +72,9 @@ class Lines:
         self.empty = 0
 
     def add_all(self, examples: Iterable[Example]) -> None:
-        batch: list[Example] = []
-        for example in examples:
-            batch.append(example)
-            if len(batch) == BATCH:
-                self.add(batch)
-                batch = []
-        self.add(batch)
+        left = iter(examples)
+        while batch := list(islice(left, BATCH)):
+            self.add(batch)
 
     def add(self, examples: list[Example]) -> None:
         texts: list[str] = []
@@ -125,9 +120,15 @@ class Lines:
             kept[np.flatnonzero(labels == code)[:most]] = True
         return rows[kept]
 
-    def ordered(self, held: bool) -> Iterator[tuple[int, bytes]]:
-        """Yield (row, line) of held-out lines if `held`, else of training lines, sorted by hash."""
-        yield from self.read(self.order(held))
+    def held_out(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield batches of held-out lines, sorted by hash: (their rows: int64[lines], bytes of the
+        lines: uint8[], ends: int64[lines + 1])."""
+        rows = self.order(held=True)
+        for start in range(0, len(rows), BATCH):
+            part = rows[start : start + BATCH]
+            texts = [line for _, line in self.read(part)]
+            ends = np.concatenate(([0], np.cumsum([len(t) for t in texts]))).astype(np.int64)
+            yield part, np.frombuffer(bytearray().join(texts), np.uint8), ends
 
     def read(self, rows: np.ndarray) -> Iterator[tuple[int, bytes]]:
         self.file.flush()
@@ -302,23 +303,9 @@ def _held_out(file: Path, lines: Lines) -> object:
     model = Model(file)
     scores = Scores(model.labels)
     names, labels = list(lines.names), [*model.labels, None]
-    rows: list[int] = []
-    texts: list[bytes] = []
-
-    def count() -> None:
-        ends = np.concatenate(([0], np.cumsum([len(t) for t in texts]))).astype(np.int64)
-        packed = np.frombuffer(bytearray().join(texts), np.uint8)
-        codes, sure = model.best(packed, ends, np.ones(len(texts), np.bool_))
+    for rows, packed, ends in lines.held_out():
+        codes, sure = model.best(packed, ends, np.ones(len(rows), np.bool_))
         expected = [names[lines.label[r]] for r in rows]
         chars = [lines.chars[r] for r in rows]
         scores.add(expected, [labels[c] for c in codes], chars, sure.tolist())
-        rows.clear()
-        texts.clear()
-
-    for row, line in lines.ordered(held=True):
-        rows.append(row)
-        texts.append(line)
-        if len(rows) == BATCH:
-            count()
-    count()
     return scores.result()

@@ -1,11 +1,9 @@
 """The step `perplexity`: score documents with a language model and sort them into buckets.
 
-The buckets head, middle and tail are CCNet's (Wenzek et al. 2020, section 3.4): head has the scores
-below a first cut, middle the scores up to a second cut, and tail all higher scores. The cuts are
-percentiles per language; CCNet's models can use CCNet's published cuts. An optional lower
-percentile separates the bucket `low` from head. The bucket `all` has documents without words, or
-without a model for their language. With `by: paragraph`, a document's score is the list of its
-paragraphs' scores."""
+The buckets head, middle and tail are CCNet's (Wenzek et al. 2020, section 3.4), cut at percentiles
+per language; CCNet's models can use CCNet's published cuts. An optional lower percentile separates
+the bucket `low` from head. The bucket `all` has documents without words, or without a model for
+their language. With `by: paragraph`, a score is the list of the paragraphs' scores."""
 
 from __future__ import annotations
 
@@ -13,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -60,18 +59,13 @@ def find_models(pattern: str) -> dict[str, Path]:
     if pattern.count(MARK) > 1:
         raise UsageError(f"model {pattern}: {MARK} may appear only once")
     before, after = pattern.split(MARK)
-    name_pattern = re.compile(re.escape(before) + r"([A-Za-z0-9_-]+)" + re.escape(after))
-    # The language is part of the name of an entry in `top`: of a file, or a folder on its path.
-    head, tail = before.rpartition("/")[0], after.partition("/")
-    top = Path(head or ("/" if before.startswith("/") else "."))
-    models = {}
-    for entry in sorted(top.iterdir()) if top.is_dir() else ():
-        path = str(top / entry.name) + tail[1] + tail[2]
-        match = name_pattern.fullmatch(
-            path if head or before.startswith("/") else path.removeprefix("./")
-        )
-        if match and Path(path).is_file():
-            models[match[1]] = Path(path)
+    paths = sorted(glob(f"{escape(before)}*{escape(after)}"))  # noqa: PTH207 - as written
+    named = {path[len(before) : len(path) - len(after)]: Path(path) for path in paths}
+    models = {
+        lang: path
+        for lang, path in named.items()
+        if re.fullmatch("[A-Za-z0-9_-]+", lang) and path.is_file()
+    }
     if not models:
         raise UsageError(f"no model matches {pattern}")
     return models
@@ -92,71 +86,39 @@ class Perplexity(CorpusStep, FromFiles):
     version: ClassVar[int] = 2  # 2: a model serves all labels of its language
     paper: ClassVar[str] = "Wenzek et al. 2020, section 3.4"
 
-    model: str = Field(
-        min_length=1,
-        description="Path of the model perplexity.bin; with {lang} in it, one model per language.",
-    )
-    by: Literal["document", "paragraph"] = Field(
-        "document",
-        description="Score documents, as CCNet's code does, or paragraphs (lines), as its paper"
-        " describes (Wenzek et al. 2020, section 3.4). Paragraphs outside the kept buckets are"
-        " cut from the text.",
-    )
-    keep: tuple[str, ...] = Field(
-        (),
-        description="Buckets to keep: low, head, middle, tail, all (documents without a model or a"
-        " word). Default: every bucket.",
-    )
-    low: float = Field(
-        0.0,
-        ge=0,
-        le=100,
-        description="Documents below this percentile of perplexity are in low instead of head:"
-        " near-duplicates of the model's training text, and repetitive text of few words. 0: no"
-        " document.",
-    )
-    head: float = Field(
-        30.0,
-        ge=0,
-        le=100,
-        description="Documents below this percentile of perplexity are in head (Wenzek et al. 2020,"
-        " section 3.4).",
-    )
-    tail: float = Field(
-        60.0,
-        ge=0,
-        le=100,
-        description="Documents at or above this percentile of perplexity are in tail (Wenzek et al."
-        " 2020, section 3.4).",
-    )
-    cutoffs: Literal["own", "ccnet"] = Field(
-        "own",
-        description="Limits of the buckets: own for percentiles of this corpus, ccnet for the"
-        " limits published with CCNet's own models (cc_net/data/cutoff.csv).",
-    )
-    ccnet_sha256: dict[str, str] = Field(
-        {}, description="The sha256 of each CCNet model, by language."
-    )
-    cuts: dict[str, tuple[float, float]] = Field(
-        {},
-        description="Perplexities where head ends and tail begins, by language.",
-    )
-    least: float | None = Field(
-        None, ge=0, description="Documents of lower perplexity are dropped. Default: no limit."
-    )
-    most: float | None = Field(
-        None, ge=0, description="Documents of higher perplexity are dropped. Default: no limit."
-    )
-    first: bool = Field(
-        False,
-        description="Add the column first: the perplexity if repetitions of a line within the"
-        " document have probability 1.",
-    )
-    least_first: float | None = Field(
-        None,
-        ge=0,
-        description="Documents with a lower value of first are dropped. Default: no limit.",
-    )
+    model: str = Field(min_length=1)
+    """Path of the model perplexity.bin; with {lang} in it, one model per language."""
+    by: Literal["document", "paragraph"] = "document"
+    """Score documents, as CCNet's code does, or paragraphs (lines), as its paper describes (Wenzek
+    et al. 2020, section 3.4). Paragraphs outside the kept buckets are cut from the text."""
+    keep: tuple[str, ...] = ()
+    """Buckets to keep: low, head, middle, tail, all (documents without a model or a word). Default:
+    every bucket."""
+    low: float = Field(0.0, ge=0, le=100)
+    """Documents below this percentile of perplexity are in low instead of head: near-duplicates of
+    the model's training text, and repetitive text of few words. 0: no document."""
+    head: float = Field(30.0, ge=0, le=100)
+    """Documents below this percentile of perplexity are in head (Wenzek et al. 2020, section
+    3.4)."""
+    tail: float = Field(60.0, ge=0, le=100)
+    """Documents at or above this percentile of perplexity are in tail (Wenzek et al. 2020, section
+    3.4)."""
+    cutoffs: Literal["own", "ccnet"] = "own"
+    """Limits of the buckets: own for percentiles of this corpus, ccnet for the limits published
+    with CCNet's own models (cc_net/data/cutoff.csv)."""
+    ccnet_sha256: dict[str, str] = {}
+    """The sha256 of each CCNet model, by language."""
+    cuts: dict[str, tuple[float, float]] = {}
+    """Perplexities where head ends and tail begins, by language."""
+    least: float | None = Field(None, ge=0)
+    """Documents of lower perplexity are dropped. Default: no limit."""
+    most: float | None = Field(None, ge=0)
+    """Documents of higher perplexity are dropped. Default: no limit."""
+    first: bool = False
+    """Add the column first: the perplexity if repetitions of a line within the document have
+    probability 1."""
+    least_first: float | None = Field(None, ge=0)
+    """Documents with a lower value of first are dropped. Default: no limit."""
     _models: dict[str, NgramModel | KenlmModel] = PrivateAttr(default_factory=dict)
 
     @field_validator("keep", mode="before")

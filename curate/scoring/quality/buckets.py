@@ -1,14 +1,10 @@
-"""The step `quality_buckets`: combine percentiles of several scores and put documents into buckets.
-
-Nemotron-CC (Su et al. 2024) ranks a corpus by each of its classifiers, takes the best of a
-document's ranks and divides the result into twentieths. Dolma 3 (Olmo 3, 2025) samples twentieths
-by a curve for each topic.
+"""The step `quality_buckets`: combine percentiles of several scores and put documents into buckets,
+as Nemotron-CC (Su et al. 2024) and Dolma 3 (Olmo 3, 2025) do.
 
 A percentile is the rank of a score (from 0) divided by the number of scored documents, rounded down
 to a tenth of a percent. Equal scores all have the highest of their ranks. Percentiles are exact
-(corpus/ranks.py), so workers and document order do not change them. The step
-can combine a document's percentiles by a weighted mean. Its weights may be learned: a least-squares
-fit of the percentiles to the column `target`, from integer sums, which are exact."""
+(corpus/ranks.py), so workers and document order do not change them. Weights of a mean may be
+learned: a least-squares fit of the percentiles to the column `target`, from exact integer sums."""
 
 from __future__ import annotations
 
@@ -60,36 +56,24 @@ class QualityBuckets(CorpusStep):
     after_sketches: ClassVar[frozenset[str]] = frozenset({"combine", "weights", "buckets", "equal"})
     in_tasks: ClassVar[bool] = True
 
-    scores: tuple[str, ...] = Field(
-        min_length=1,
-        max_length=MOST_SCORES,
-        description="Columns that hold the scores, such as quality.score. A minus before the name"
-        " means that lower is better, as in -perplexity.perplexity.",
-    )
-    combine: Literal["mean", "max", "learned"] = Field(
-        "mean",
-        description="Combination of a document's percentiles: their `mean`, the `max`"
-        " (Nemotron-CC), or a mean with weights `learned` from the column `target`.",
-    )
-    weights: tuple[float, ...] = Field(
-        (),
-        description="Weights of the scores in the mean, in their order. Default: all are equal.",
-    )
-    target: str | None = Field(
-        None,
-        description="Column of numbers to learn weights from; documents without one are ignored.",
-    )
-    by: str | None = Field(
-        None,
-        description="Rank documents separately for each value of this column, such as label.label"
-        " (Dolma 3: topics). Without it, the whole corpus is ranked together.",
-    )
-    buckets: int = Field(20, ge=2, le=1000, description="Number of buckets.")
-    equal: bool = Field(
-        True,
-        description="Put the same number of documents into each bucket. If false, buckets are equal"
-        " ranges of the combined percentile, as in Nemotron-CC.",
-    )
+    scores: tuple[str, ...] = Field(min_length=1, max_length=MOST_SCORES)
+    """Columns that hold the scores, such as quality.score. A minus before the name means that lower
+    is better, as in -perplexity.perplexity."""
+    combine: Literal["mean", "max", "learned"] = "mean"
+    """Combination of a document's percentiles: their `mean`, the `max` (Nemotron-CC), or a mean
+    with weights `learned` from the column `target`."""
+    weights: tuple[float, ...] = ()
+    """Weights of the scores in the mean, in their order. Default: all are equal."""
+    target: str | None = None
+    """Column of numbers to learn weights from; documents without one are ignored."""
+    by: str | None = None
+    """Rank documents separately for each value of this column, such as label.label (Dolma 3:
+    topics). Without it, the whole corpus is ranked together."""
+    buckets: int = Field(20, ge=2, le=1000)
+    """Number of buckets."""
+    equal: bool = True
+    """Put the same number of documents into each bucket. If false, buckets are equal ranges of the
+    combined percentile, as in Nemotron-CC."""
 
     @field_validator("scores", mode="before")
     @classmethod

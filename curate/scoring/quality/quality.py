@@ -70,30 +70,20 @@ class Scored(FromFiles, Explains, Kinds):
     model: str | None = Field(
         None, description=f"Path of a supervised fastText model. Default: the path in {VARIABLE}."
     )
-    model_sha256: str | None = Field(
-        None, description="The expected sha256 of the model file. Default: any."
-    )
-    score_label: str | None = Field(
-        None,
-        description="The label whose probability is the score. Default: hq, else the other label of"
-        " a model with cc.",
-    )
-    threshold: float | None = Field(
-        None, ge=0, le=1, description="Documents with a lower score are dropped. Default: no limit."
-    )
-    keep_fraction: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="Share of documents to keep, those with the highest scores. Default: no limit.",
-    )
-    pareto: float | None = Field(
-        None,
-        gt=0,
-        description="GPT-3's draw: a document with score s is kept if a Pareto variable of this"
-        " shape is above 1 - s (Brown et al. 2020, appendix A: 9). Default: no draw.",
-    )
-    seed: int = Field(0, ge=0, lt=2**64, description="Seed of the draw.")
+    model_sha256: str | None = None
+    """The expected sha256 of the model file. Default: any."""
+    score_label: str | None = None
+    """The label whose probability is the score. Default: hq, else the other label of a model with
+    cc."""
+    threshold: float | None = Field(None, ge=0, le=1)
+    """Documents with a lower score are dropped. Default: no limit."""
+    keep_fraction: float | None = Field(None, gt=0, le=1)
+    """Share of documents to keep, those with the highest scores. Default: no limit."""
+    pareto: float | None = Field(None, gt=0)
+    """GPT-3's draw: a document with score s is kept if a Pareto variable of this shape is above 1 -
+    s (Brown et al. 2020, appendix A: 9). Default: no draw."""
+    seed: int = Field(0, ge=0, lt=2**64)
+    """Seed of the draw."""
     _model: Classifier | None = PrivateAttr(default=None)
 
     @classmethod

@@ -1,23 +1,14 @@
 """Train a quality classifier that separates good documents from ordinary ones.
 
-The same documents, in any order, give the same model file (see scoring/language/train.py).
-
-Presets train on whole documents, prepared as in curate/scoring/quality/model.py.
-- `dclm` (Li et al. 2024, section 4.4 and appendix): words and pairs of words, lr 0.1, dim 100,
-  5 epochs, as published with the paper. The script in its repository,
-  baselines/train_fasttext_classifier.py, has the same defaults but wordNgrams 1.
-- `llama`: Touvron et al. 2023, section 2.1, has "a linear model to classify pages used as
-  references in Wikipedia v.s. randomly sampled pages". The paper gives no settings; these are
-  fastText's defaults, as in RedPajama's reproduction
-  (RedPajama-Data, app/src/artifacts/ft_trainer.py).
-- `openwebmath`: Paster et al. 2023 train MathScore with fastText; the paper gives no settings.
-  Texts are in the normal form of the step `math_score`, without formulas.
-- `gpt3`: Brown et al. 2020, appendix A, has logistic regression over Spark's hashed words, not
-  fastText. Here: fastText on single words, with the loss of logistic regression."""
+The same documents, in any order, give the same model file (see scoring/language/train.py). Presets
+train on whole documents, prepared as in curate/scoring/quality/model.py; docs/quality.md has their
+sources. `dclm` has the settings published with Li et al. 2024 (section 4.4 and appendix), not those
+of the script in its repository, whose wordNgrams is 1. `openwebmath` reads texts in the normal form
+of the step `math_score`, without formulas."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +19,7 @@ import pyarrow.compute as pc
 
 from curate.corpus.direct_input import DirectInput
 from curate.formats.read_settings import ReadSettings
-from curate.scoring.language.train import BATCH, Example, Lines, Training, train_on, write_card
+from curate.scoring.language.train import Example, Lines, Training, train_on, write_card
 from curate.scoring.quality.measures import measure
 from curate.scoring.quality.model import GOOD, REST, Classifier, joined_lines
 from curate.steps.contracts import CallApart
@@ -42,7 +33,7 @@ class Texts:
 
     def __init__(
         self,
-        inputs: list[str],
+        inputs: Sequence[str],
         quiet: bool = False,
         read: ReadSettings | None = None,
         scores: tuple[float, float] | None = None,
@@ -145,13 +136,10 @@ def _by_label(lines: Lines, rows: np.ndarray) -> dict[str, int]:
 
 def _held_out(file: Path, lines: Lines) -> object:
     model = Classifier(file, GOOD)
-    rows = lines.order(held=True)
-    parts: list[np.ndarray] = []
-    for start in range(0, len(rows), BATCH):
-        texts = [line for _, line in lines.read(rows[start : start + BATCH])]
-        ends = np.concatenate(([0], np.cumsum([len(t) for t in texts]))).astype(np.int64)
-        packed = np.frombuffer(bytearray().join(texts), np.uint8)
-        parts.append(model.line_scores(packed, ends, np.ones(len(texts), np.bool_)))
+    parts = [
+        model.line_scores(packed, ends, np.ones(len(rows), np.bool_))
+        for rows, packed, ends in lines.held_out()
+    ]
     scores = np.concatenate(parts) if parts else np.zeros(0)
-    good = np.frombuffer(lines.label, np.int32)[rows] == lines.names[GOOD]
+    good = np.frombuffer(lines.label, np.int32)[lines.order(held=True)] == lines.names[GOOD]
     return measure(scores, good)

@@ -62,7 +62,7 @@ def row_bytes(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
         return row_bytes(values.storage)
     if pa.types.is_dictionary(kind):
         return row_bytes(values.cast(kind.value_type))
-    if _has_bytes(kind):
+    if kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         size += pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
     elif pa.types.is_struct(kind):
         for k in range(kind.num_fields):
@@ -76,11 +76,6 @@ def row_bytes(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
     elif not (pa.types.is_primitive(kind) or pa.types.is_null(kind)):
         size += values.nbytes // max(1, len(values))  # other types: views, unions, 128-bit numbers
     return size
-
-
-def _has_bytes(kind: pa.DataType) -> bool:
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return bool(text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 class TableWriter:

@@ -77,24 +77,44 @@ Result = TypeVar("Result")
 
 
 def in_order(
-    work: Callable[[Item], Result], items: Iterable[Item], at_once: int = AT_ONCE
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    at_once: int = AT_ONCE,
+    size: Callable[[Item], int] = lambda item: 1,
+    most: int | None = None,
 ) -> Iterator[Result]:
-    """Yield work(item) for each item, in the order of the items. At most 2 * at_once results wait
-    to be consumed. An error of work(item) is raised in place of its result, and later items that
-    have not begun are cancelled."""
+    """Yield work(item) for each item, in the order of the items, by `at_once` threads. The sizes of
+    the items in work or waiting add up to at most `most`; a larger item is processed alone. By
+    default, at most 2 * at_once results wait. An error of work(item), or of reading `items`, is
+    raised after the results of earlier items, and later items that have not begun are cancelled."""
     if isinstance(items, Sized):
         at_once = min(at_once, len(items))
     if at_once < 2:
         yield from map(work, items)
         return
-    waiting: deque[Future[Result]] = deque()
+    most = 2 * at_once if most is None else most
+    waiting: deque[tuple[int, Future[Result]]] = deque()
+    held, failure, source = 0, None, iter(items)
     with Threads(at_once, thread_name_prefix="ahead") as threads:
         try:
-            for item in items:
-                if len(waiting) == 2 * at_once:
-                    yield waiting.popleft().result()
-                waiting.append(threads.submit(work, item))
+            while True:
+                try:
+                    item = next(source)
+                except StopIteration:
+                    break
+                except Exception as error:
+                    failure = error
+                    break
+                while waiting and held + size(item) > most:
+                    weight, first = waiting.popleft()
+                    yield first.result()
+                    held -= weight
+                held += size(item)
+                waiting.append((size(item), threads.submit(work, item)))
+                del item
             while waiting:
-                yield waiting.popleft().result()
+                yield waiting.popleft()[1].result()
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
+    if failure is not None:
+        raise failure

@@ -107,7 +107,7 @@ def njit(
             kernel.get_call_template = functools.partial(  # type: ignore[method-assign]
                 _call_template, kernel
             )
-            kernel._insert = _no_entry
+            kernel._insert = lambda *entry: None  # a part has no wrapper for calls from Python
         return cast(Function, kernel)
 
     return compiled
@@ -144,7 +144,11 @@ def _compile(kernel: Dispatcher, borrows: bool, part: bool, signature: Any) -> A
     with compilation.patched(), inside:
         entry = type(kernel).compile(kernel, signature)
     if not part and compilation.ENABLED:
-        libraries.set_environments(kernel.overloads[kinds])
+        # Link the code with the Python objects that called functions need to raise errors. numba
+        # itself sets such links only in code that it loads from its cache.
+        compiled = kernel.overloads[kinds]
+        for environment in compiled._find_referenced_environments():
+            compiled.library.codegen.set_env(environment.env_name, environment)
     called = map(function.__globals__.get, function.__code__.co_names)
     for other in (kernel, *(other for other in called if isinstance(other, Dispatcher))):
         if borrows and any(_has_array(known.return_type) for known in other.nopython_signatures):
@@ -178,11 +182,6 @@ def _has_array(kind: types.Type) -> bool:
     return isinstance(kind, types.Array) or (
         isinstance(kind, types.BaseTuple) and any(map(_has_array, kind.types))
     )
-
-
-def _no_entry(*entry: Any) -> None:
-    """Replace Dispatcher._insert by a function that does nothing. The original inserts a wrapper
-    for calls from Python, and a function that only kernels call has no wrapper."""
 
 
 class KernelCache(_Cache):

@@ -16,11 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numba
-from llvmlite.binding import ffi
-from numba.core import codegen, transforms
+from numba.core import codegen
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.postproc import PostProcessor, VariableLifetime
-from numba.core.targetconfig import TargetConfig
 from numba.core.types.functions import BaseFunction
 from numba.core.typing.templates import _OverloadFunctionTemplate
 from numba.np import linalg
@@ -43,30 +40,6 @@ def _call_type(function: Any, context: Any, arguments: Any, named: Any) -> Any:
         if built_in and all(kind.is_precise() for kind in arguments):
             answers[question] = answer
     return answer
-
-
-def _hash(options: Any) -> int:
-    """Replace TargetConfig.__hash__. numba hashes only the names of the options. These are the same
-    for all objects of a class, so the hash is computed once per class."""
-    return _hashes.get(kind := type(options)) or _hashes.setdefault(kind, _numbas_hash(options))
-
-
-def _equal(options: Any, others: Any) -> Any:
-    """Replace TargetConfig.__eq__: if all values are the same, skip numba's longer comparison."""
-    if type(options) is type(others) and options._values == others._values:
-        return True
-    return _numbas_equal(options, others)
-
-
-def _process(processor: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
-    """Replace PostProcessor.run: skip the search for live variables, which only generators need."""
-    code = processor.func_ir
-    if emit_dels or code.is_generator:
-        _numbas_process(processor, emit_dels, extend_lifetimes)
-        return
-    code.blocks = transforms.canonicalize_cfg(code.blocks)
-    code.variable_lifetime = VariableLifetime(code.blocks)  # computed on demand
-    code.generator_info = None
 
 
 def _decorator(template: Any) -> Any:
@@ -104,13 +77,9 @@ def patched() -> Iterator[None]:
     with global_compiler_lock:
         _depth += 1
         outermost = ENABLED and _depth == 1
-        # numba times each call of LLVM for its statistics: tens of thousands per kernel.
-        timers = tuple(getattr(ffi.lib._lock, "_cblist", ())) if outermost else ()
         try:
             if outermost:
                 _install(_PATCHES)
-                for timer in timers:
-                    ffi.unregister_lock_callback(*timer)
                 if "numba.np.arraymath" not in sys.modules:
                     _linalg.ensure_blas = _postpone_blas
             yield
@@ -118,8 +87,6 @@ def patched() -> Iterator[None]:
             _depth -= 1
             if outermost:
                 _install(_ORIGINALS)
-                for timer in timers:
-                    ffi.register_lock_callback(*timer)
 
 
 def _install(functions: dict[tuple[Any, str], Any]) -> None:
@@ -129,21 +96,14 @@ def _install(functions: dict[tuple[Any, str], Any]) -> None:
 
 _depth = 0  # number of nested compilations
 _linalg: Any = linalg
-_hashes: dict[type, int] = {}
 _PATCHES: dict[tuple[Any, str], Any] = {
     (BaseFunction, "get_call_type"): _call_type,
-    (TargetConfig, "__hash__"): _hash,
-    (TargetConfig, "__eq__"): _equal,
-    (PostProcessor, "run"): _process,
     (_OverloadFunctionTemplate, "_get_jit_decorator"): _decorator,
     (codegen.JITCPUCodegen, "create_library"): libraries.create_library,
     (linalg, "ensure_blas"): linalg.ensure_blas,
 }
 _ORIGINALS = {(owner, name): getattr(owner, name) for owner, name in _PATCHES}
 _numbas_call_type = _ORIGINALS[BaseFunction, "get_call_type"]
-_numbas_hash = _ORIGINALS[TargetConfig, "__hash__"]
-_numbas_equal = _ORIGINALS[TargetConfig, "__eq__"]
-_numbas_process = _ORIGINALS[PostProcessor, "run"]
 _numbas_decorator = _ORIGINALS[_OverloadFunctionTemplate, "_get_jit_decorator"]
 if ENABLED:  # kernels of other packages may call a function that became a part
     codegen.JITCPUCodegen._library_class = libraries.KernelLibrary

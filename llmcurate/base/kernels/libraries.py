@@ -77,14 +77,6 @@ def part(function: str) -> Iterator[None]:
         _parts.pop()
 
 
-def set_environments(kernel: Any) -> None:
-    """Link the code of a kernel with the Python objects (environments) that the functions called by
-    the kernel need to raise errors. `kernel` is numba's CompileResult. numba itself sets such links
-    only in code that it loads from its cache."""
-    for environment in kernel._find_referenced_environments():
-        kernel.library.codegen.set_env(environment.env_name, environment)
-
-
 def create_library(self: Any, name: str, **options: Any) -> Any:
     """Replace JITCPUCodegen.create_library, which returns the object that holds a function's code.
     Within a block `with part("f")`, return for the function `f` a PartLibrary, whose code is not

@@ -366,11 +366,6 @@ def curves(
     return str(scatter(capped, label, x_name))
 
 
-def _stroke(nth: int) -> str:
-    dashes = f' stroke-dasharray="{6 - nth % 4} {1 + nth % 5}"' if nth else ""
-    return f'fill="none" stroke="{COLOURS[nth % 4]}" stroke-width="1.9"{dashes}'
-
-
 @drawn
 def scatter(
     series: Sequence[tuple[str, Sequence[tuple[float, float]], Sequence[tuple[float, float]]]],
@@ -406,7 +401,8 @@ def scatter(
     base = height + FONT
     axes.x_name(x_name)
     for nth, (name, points, line) in enumerate(series):
-        style = _stroke(nth)
+        dashes = f' stroke-dasharray="{6 - nth % 4} {1 + nth % 5}"' if nth else ""
+        style = f'fill="none" stroke="{COLOURS[nth % 4]}" stroke-width="1.9"{dashes}'
         if line:
             axes.path([(scales[0](x), scales[1](y)) for x, y in line], style)
         colour = COLOURS[nth % 4]

@@ -67,12 +67,6 @@ def document(id: object) -> Markup:
     return Markup('<bdi class=name><a data-id="{}">{}</a></bdi>').format(escape(address), shown)
 
 
-def ids_of(page: str) -> list[str]:
-    """Return the ids of the documents that a page links to, each once."""
-    links = (match.groups() for match in _LINKS.finditer(page))
-    return list(dict.fromkeys(unquote_plus(value) for kind, value in links if kind == "id"))
-
-
 def linked(page: str, address: Callable[[str], str]) -> str:
     """Return the page with addresses in its links to documents and rules. `address(id)` returns a
     document's address, and `address("")` the address of the list of all documents. A rule's link

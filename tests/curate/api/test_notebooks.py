@@ -51,6 +51,20 @@ def test_documents_before_a_run_are_those_of_the_input(tmp_path, monkeypatch):
     assert [row["text"] for row in corpus.head(3)] == [row["text"] for row in ROWS[:3]]
 
 
+def test_views_of_texts_as_polars_gives_them_are_texts(tmp_path, monkeypatch):
+    monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path))
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"text": ["one", None, "two"], "tags": [["a"], ["b"], None]})
+    assert pa.types.is_string_view(pa.table(frame).schema.field("text").type)
+    assert [row["tags"] for row in Corpus.from_arrow(frame)] == [["a"], None]
+
+
+def test_the_splits_of_a_data_set_are_named():
+    both = dict.fromkeys(("train", "test"), pa.table({"text": ["one"]}))
+    with pytest.raises(UsageError, match="give one of train, test"):
+        Corpus.from_datasets(both)
+
+
 def test_a_result_shows_its_funnel_and_the_rules_that_decide(result):
     shown = result._repr_html_()
     assert "<td>document_length</td>" in shown and "most dropped by: document_length" in shown

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmcurate import Corpus, Result, load_recipe, run_recipe
+from llmcurate import Corpus, Result, load_recipe, run_recipe, steps
 
 
 def curated(folder: Path) -> Result:
@@ -16,6 +16,11 @@ def curated(folder: Path) -> Result:
     recipe: str = str(corpus.recipe)
     print(recipe, load_recipe("c4").name)
     return corpus.run(folder, workers=2)
+
+
+def by_steps() -> Corpus:
+    corpus = Corpus.read("in").step(steps.GopherQuality(min_words=40, variant="dolma"))
+    return corpus.step(steps.Language(keep=["en"])).step(steps.ColumnFilter(column="votes", min=2))
 
 
 def looked_at(result: Result) -> tuple[int, list[str], float]:
@@ -33,4 +38,8 @@ def wrong(result: Result) -> None:
     Corpus.read("in").run()  # type: ignore[call-arg]
     Corpus.read("in").lang()  # type: ignore[attr-defined]
     result.corpus.to_pandas(columns=5)  # type: ignore[arg-type]
+    steps.GopherQuality(min_word=40)  # type: ignore[call-arg]
+    steps.GopherQuality(variant="gopher")  # type: ignore[arg-type]
+    steps.ColumnFilter()  # type: ignore[call-arg]
+    steps.Gopher()  # type: ignore[attr-defined]
     result.counts = {}  # type: ignore[misc]

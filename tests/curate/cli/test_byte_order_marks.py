@@ -24,7 +24,6 @@ from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.yaml_file import read_yaml
 from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.tokenize_kit.byte_bpe import train_bpe
-from tokenize_kit.judge.compare import read_lexicon
 from tokenize_kit.learn.training import read_template
 from tokenize_kit.segment import read_dictionary
 from tokenize_kit.tokenizer import Tokenizer
@@ -70,7 +69,6 @@ FILES: dict[str, tuple[str | Callable[[], str], Callable[[Path], Any]]] = {
     "trained.json": (tokenizer_json, lambda path: load_tokenizer(path).encode("the cat").ids),
     "ranks.tiktoken": (RANKS, lambda path: Tokenizer(path, "gpt2").encode("the cat")),
     "words.txt": ("กิน\nข้าว\n", lambda path: read_dictionary(path).words),
-    "morphemes.tsv": ("cats\tcat s\n", read_lexicon),
     "points.json": (json.dumps(POINTS), lambda path: read_points(path).points.loss.tolist()),
     "languages.txt": ("en\nde\n", kept_values),
     "list.txt": ("a\n", lambda path: read_list(str(path), None, "x", "y")),

@@ -19,13 +19,25 @@ from curate.cli.app import invoke, whole_app
 from curate.steps.recipe import parse
 from curate.steps.registry import REGISTRY, settings_of
 from curate.steps.shipped import names
-from tests.curate.command_line import environment
+from tests.curate.command_line import completed_here, environment
+from tests.parameters import mostly_slow
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What a command prints."""
     assert invoke(list(arguments)) == 0
     return capsys.readouterr().out
+
+
+def process(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A program of Python that sees these variables."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment(), **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def test_every_recipe_has_a_line_with_its_paper(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,42 +68,9 @@ def test_a_step_is_shown_with_all_settings_and_an_example_that_runs(
     assert (entry if isinstance(entry, str) else next(iter(entry))) == name
 
 
-@pytest.mark.parametrize(
-    ("step", "command"),
-    [
-        ("c4", "llmcurate filter c4 IN... -o OUT --variant tfds"),
-        ("dedup_minhash", "llmcurate dedup --method minhash IN... -o OUT --preset fineweb"),
-        ("tokenizer", "llmcurate tokenizer train IN... -o OUT --model bpe"),
-    ],
-)
-def test_a_step_names_its_command(
-    step: str, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert f"  {command}\n" in printed(capsys, "steps", step)
-
-
 def test_a_step_that_is_not_there_is_a_one_line_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["steps", "gofer_quality"]) == 2
     assert "did you mean 'gopher_quality'?" in capsys.readouterr().err
-
-
-def completed(*words: str) -> tuple[list[str], list[str]]:
-    """What bash is offered for the last word, and heavy modules that were loaded for it."""
-    code = (
-        "import sys\nfrom curate.cli.app import main\nsys.argv = ['llmcurate']\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'numba', 'torch', 'pyarrow', 'numpy', 'duckdb', 'ray'} & set(sys.modules)\n"
-        "print(*heavy, file=sys.stderr)"
-    )
-    line = {"COMP_WORDS": " ".join(["llmcurate", *words]), "COMP_CWORD": str(len(words))}
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**environment(), **line, "_LLMCURATE_COMPLETE": "complete_bash"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return result.stdout.split(), result.stderr.split()
 
 
 def test_subcommands_of_every_group_are_completed() -> None:
@@ -103,15 +82,16 @@ def test_subcommands_of_every_group_are_completed() -> None:
             offered = [item.value for item in group.shell_complete(context, "")]
         shown = [word for word, command in group.commands.items() if not command.hidden]
         assert offered == shown, name
-    assert completed("quality", "tr")[0] == ["train"]
-    assert "--method" in completed("dedup", "--me")[0]
+    assert completed_here("quality", "tr") == ["train"]
+    assert "--method" in completed_here("dedup", "--me")
 
 
 def test_suggested_commands_have_the_options_that_they_name() -> None:
     calls = [
         call
         for file in Path(curate.__file__).parent.rglob("*.py")
-        for call in ast.walk(ast.parse(file.read_text()))
+        if "suggest(" in (text := file.read_text("utf-8"))
+        for call in ast.walk(ast.parse(text))
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "suggest"
     ]
     root, checked = typer.main.get_command(whole_app()), 0
@@ -135,17 +115,25 @@ def test_suggested_commands_have_the_options_that_they_name() -> None:
     assert checked > 10
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (("run", "dclm"), ["dclm-baseline"]),
-        (("filter", "c4,gopher_q"), ["c4,gopher_quality"]),
-        (("run", "fineweb", "in", "--set", "dedup_minhash.band"), ["dedup_minhash.bands="]),
-        (("filter", "c4", "in", "--min-sen"), ["--min-sentences"]),
-    ],
-)
-def test_words_are_completed_without_anything_heavy(words: Any, offered: Any) -> None:
-    assert completed(*words) == (offered, [])
+def test_words_are_completed_without_anything_heavy() -> None:
+    offered = {
+        "run dclm": ["dclm-baseline"],
+        "filter c4,gopher_q": ["c4,gopher_quality"],
+        "run fineweb in --set dedup_minhash.band": ["dedup_minhash.bands="],
+        "filter c4 in --min-sen": ["--min-sentences"],
+    }
+    code = (
+        "import os, sys\nfrom curate.cli.app import main\nsys.argv = ['llmcurate']\n"
+        f"for line in {list(offered)}:\n"
+        "    words = {'COMP_WORDS': 'llmcurate ' + line, 'COMP_CWORD': str(len(line.split()))}\n"
+        "    os.environ.update(words)\n"
+        "    try:\n        main()\n    except SystemExit:\n        print(flush=True)\n"
+        "heavy = {'numba', 'torch', 'pyarrow', 'numpy', 'duckdb', 'ray'} & set(sys.modules)\n"
+        "print(*heavy, file=sys.stderr)"
+    )
+    done = process(code, _LLMCURATE_COMPLETE="complete_bash")
+    assert done.stdout.split() == [word for words in offered.values() for word in words]
+    assert done.stderr.split() == []
 
 
 def test_settings_are_those_of_the_recipe_that_was_typed() -> None:
@@ -162,13 +150,8 @@ def test_a_filter_is_offered_once() -> None:
     assert "c4,pii" in completion.filters("c4,")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", mostly_slow(["bash", "zsh", "fish"]))
 def test_completion_has_a_script_for_the_shell(shell: str) -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", "from curate.cli.app import main; main()"],
-        env={**environment(), "_LLMCURATE_COMPLETE": f"source_{shell}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    code = "from curate.cli.app import main; main()"
+    result = process(code, _LLMCURATE_COMPLETE=f"source_{shell}")
     assert "_LLMCURATE_COMPLETE" in result.stdout or "complete" in result.stdout

@@ -12,12 +12,18 @@ from typing import Any
 import pytest
 
 from curate.api.command_settings import CommandSettings, Fetch
-from curate.api.model_settings import Generate
 from curate.cli.app import invoke, whole_app
-from curate.cli.reference import FOLDER, reference_pages
+from curate.cli.reference import FOLDER, STUB, options_schema, reference_pages, stub
 from curate.cli.settings import SettingsCommand, setting_options, settings_classes
 from curate.dedup.methods import methods
-from curate.steps.registry import REGISTRY, recipe_schema, settings_of, summary_of
+from curate.steps.registry import (
+    OPTIONS,
+    REGISTRY,
+    recipe_schema,
+    schema_text,
+    settings_of,
+    summary_of,
+)
 from llmcurate.base.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,6 +48,8 @@ def all_commands() -> dict[tuple[str, ...], Any]:
                 groups.append(((*words, name), command))
             else:
                 commands[(*words, name)] = command
+                if hasattr(command, "offer"):
+                    command.offer([])
     return commands
 
 
@@ -146,7 +154,17 @@ def test_help_of_options_is_whole_sentences() -> None:
 
 def test_the_reference_pages_are_those_of_the_fields() -> None:
     pages = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / FOLDER).iterdir()}
-    assert pages == reference_pages(recipe_schema(list(REGISTRY))), "run `make reference`"
+    schema = recipe_schema(list(REGISTRY))
+    assert pages == reference_pages(schema), "run `make reference`"
+    assert (ROOT / STUB).read_text(encoding="utf-8") == stub(schema), "run `make reference`"
+
+
+def test_options_are_shipped_as_their_classes_state_them_and_load_none() -> None:
+    shipped = (ROOT / "pipelines" / OPTIONS).read_text(encoding="utf-8")
+    assert shipped == schema_text(options_schema()), "run `make reference`"
+    code = "import sys; from curate.cli.settings import fields_of; fields_of('Generate')"
+    code += "; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
 @pytest.mark.lab
@@ -182,9 +200,3 @@ def test_help_of_a_method_loads_no_step() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_generate_samples_by_default_as_the_trainer_does() -> None:
-    sampling = pytest.importorskip("train.generate").Sampling()
-    chosen = Generate()
-    assert {name: getattr(chosen, name) for name in vars(sampling)} == vars(sampling)

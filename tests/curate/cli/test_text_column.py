@@ -23,10 +23,10 @@ ROWS = [
 # Commands that read no documents: what they take has no column of texts.
 OTHERS = (
     """
-init, migrate, fetch, extract-eval, predict, generate, which, import, push, explain, whatif,
+init, migrate, fetch, extract-eval, predict, generate, which, import, explain, whatif,
 browse, verify, check, search, recipes, steps, schema, warmup, demo, forget, dedup clusters,
-dedup import, dedup hashes, perplexity score, perplexity convert, model show, model coordinates,
-model list, scaling run, scaling fit, scaling plan
+perplexity score, perplexity convert, model show, model list, scaling run,
+scaling fit, scaling plan
 """.replace("\n", " ")
     .strip()
     .split(", ")
@@ -63,6 +63,8 @@ def leaves(command: Any, *names: str) -> dict[str, Any]:
 
 def test_every_command_that_reads_documents_takes_a_text_column_and_a_split():
     for name, command in leaves(app_command()).items():
+        if hasattr(command, "offer"):
+            command.offer([])
         options = {option for parameter in command.params for option in parameter.opts}
         takes = {"--text-column", "--split", "--config"} & options
         assert len(takes) == (0 if name in OTHERS else 3), name

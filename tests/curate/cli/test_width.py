@@ -20,6 +20,7 @@ from curate.demo.web import build_web
 from llmcurate.base.index import declared
 from llmcurate.base.terminal import WORDS
 from tests.curate.command_line import app_command
+from tests.parameters import few
 
 for _library in ("torch", "fasttext_pybind"):
     pytest.importorskip(_library)
@@ -43,7 +44,6 @@ READ: dict[str, tuple[str, ...]] = {
     "search": ("search 60/index mill",),
     "dedup clusters": ("dedup clusters 60/out --show 1",),
     "tokenizer eval": ("tokenizer eval 60/tok 60/tok --on held.jsonl --show 1",),
-    "tokenizer diff": ("tokenizer diff 60/tok 60/tok --on held.jsonl",),
     "generate": ("generate river --model 60/model --max-tokens 5",),
     "evaluate": ("evaluate 60/model --on note=note.txt --on quiz=quiz.jsonl",),
     "which": ("which --model 60/model --step 1",),
@@ -85,11 +85,7 @@ MAKE: dict[str, tuple[str, ...]] = {
     "filter": ("filter c4 docs.jsonl -o {w}/filtered",),
     "extract": ("extract web/web-00000.warc.gz -o {w}/text",),
     "dedup": ("dedup docs.jsonl -o {w}/near --method minhash",),
-    "dedup import": (
-        "export 60/out -o {w}/theirs --format minhash",
-        "dedup import {w}/theirs/signatures.parquet -o {w}/imported",
-    ),
-    "browse": ("browse 60/out --static {w}/sample.html",),
+    "browse": ("browse 60/out --export-labels {w}/labels",),
     "mix": ("mix a=docs.jsonl b=held.jsonl -o {w}/mix --total 5000",),
     "refresh": ("refresh small.yaml docs.jsonl -o {w}/home",),
     "forget": (
@@ -111,9 +107,7 @@ MAKE: dict[str, tuple[str, ...]] = {
 SLOW: dict[str, tuple[str, ...]] = {
     "verify": ("verify 60/out",),
     "warmup": ("warmup small.yaml",),
-    "dedup hashes": ("dedup hashes",),
     "dedup compare": ("dedup compare docs.jsonl -o {w}/methods --methods exact,minhash",),
-    "dedup evaluate": ("dedup evaluate held.jsonl -o {w}/found --methods minhash --plant 5",),
     "dedup audit": ("dedup audit docs.jsonl --val held.jsonl -o {w}/audit",),
     "extract-eval": ("extract-eval gold.jsonl pages.jsonl -o {w}/scores --extractor blocks",),
     "scaling run": (
@@ -131,9 +125,9 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
 }
 NOT_RUN = {
-    **dict.fromkeys(("fetch", "push"), "a network"),
+    "fetch": "a network",
     "demo": "a minute; its parts are those of other commands",
-    **dict.fromkeys(("mix search", "model coordinates", "model rope-search"), "minutes"),
+    **dict.fromkeys(("mix search", "model rope-search"), "minutes"),
     "model transplant": "as tokenizer extend",
     "predict": "a model with labels",
 }
@@ -233,7 +227,7 @@ def commands() -> dict[tuple[str, str], str]:
 def cases() -> list[Any]:
     """Every command at every width; those that take long are marked."""
     marked = []
-    for lines, at_once in ((READ, WIDTHS), (MAKE, (60,)), (SLOW, ())):
+    for lines, at_once in ((READ, (60, 120)), (MAKE, (60,)), (SLOW, ())):
         for name in lines:
             for columns in WIDTHS:
                 marks = () if columns in at_once else (pytest.mark.slow,)
@@ -260,7 +254,7 @@ def test_every_command_is_looked_at() -> None:
     assert sorted(set(names) - set(tables)) == sorted(set(tables) - set(names)) == []
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("columns", few(WIDTHS, 60, 120))
 @pytest.mark.parametrize("name", sorted(commands().values()))
 def test_help_fits(name: str, columns: int, tmp_path: Path) -> None:
     text = shown(f"{name} --help", columns, tmp_path)

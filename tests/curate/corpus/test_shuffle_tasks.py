@@ -22,6 +22,7 @@ from curate.corpus.sketches import Run, Sketches, SketchFile, lone_here, run_her
 from curate.dedup.exact import DedupExact
 from curate.dedup.minhash.near_duplicates import DedupMinhash
 from curate.dedup.passages.repeated_passages import DedupPassages
+from curate.dedup.simhash import DedupSimhash
 from curate.engines.local import LocalEngine
 from llmcurate.base.disk.files import TEMPORARY
 from llmcurate.base.errors import RunFailed
@@ -37,14 +38,14 @@ NAMES = {
     "exact": ["write_keys", "write_buckets", "write_rows"],
     "passages": ["write_keys", "write_shared", "write_rows", "write_owners", "write_pieces"],
     "shingles": ["write_keys", "write_buckets", "write_rows", "write_compared", "match_part"],
-    "signatures": ["write_keys", "write_buckets", "write_rows", "write_compared", "match_part"],
+    "fingerprints": ["write_keys", "write_buckets", "write_rows", "write_compared", "match_part"],
 }
 STEPS = {
     "bands": DedupMinhash(bands=12, rows=3),
     "shingles": DedupMinhash(bands=12, rows=3, verify=0.6),
     "exact": DedupExact(normalize=True),
     "passages": DedupPassages(keep="none", unit="paragraph"),
-    "signatures": DedupMinhash(bands=12, rows=3, verify=0.6, verify_by="signature", bits=5),
+    "fingerprints": DedupSimhash(max_distance=4),
 }
 
 

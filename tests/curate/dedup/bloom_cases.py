@@ -6,17 +6,37 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Sketches, SketchFile
+from curate.dedup.bloom.filter import BloomFilter, check_in_order, read_header
 from curate.dedup.bloom.seen_before import DedupBloom
 from curate.documents.documents import documents
 from curate.run.worker.stage import sketch_rows
 
 WORDS = "river mill house stone water light field horse wagon road bridge winter".split()
 SURE = {"false_positives": 1e-9}
+
+
+def opened(path: Path) -> BloomFilter:
+    """A finished filter; an error if the file is not a whole filter."""
+    return BloomFilter(path, read_header(path), "r")
+
+
+def inserted(words: np.ndarray, slices: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Insert keys one by one. True for those that were there already."""
+    count = len(keys)
+    whole, hits, seen = np.array([0, count]), np.zeros(count, np.uint8), np.zeros(count, np.int64)
+    check_in_order(words, slices, whole, keys, whole, np.ones(count, np.int64), 1.0, hits, seen)
+    return hits.view(np.bool_)
+
+
+def add(bloom: BloomFilter, keys: np.ndarray) -> np.ndarray:
+    bloom.reserve(len(keys))
+    return inserted(bloom.words, bloom.slices, keys)
 
 
 def line(draw: random.Random, words: int = 20) -> str:

@@ -101,7 +101,6 @@ SETTINGS: list[dict[str, Any]] = [
     {"survivor": "first"},
     {"verify": 0.6},
     {"verify": 0.6, "survivor": "first"},
-    {"verify": 0.6, "verify_by": "signature", "bits": 5},
 ]
 
 

@@ -148,32 +148,6 @@ def bff(
     return Done(spans, False, overlap, remaining)
 
 
-def bff_both(text: str, seen: Any, size: int, least: int, threshold: float) -> Done:
-    """The plan in the comments of bff's process_line_both: the document first; then paragraphs by
-    the n-grams within them; what is inserted are the n-grams that no removed paragraph touches."""
-    data = text.encode()
-    cuts = windows(data)
-    placed = tokens(data)
-    ngrams = grams([w for _, w in placed], size, least)
-    length = len(placed) - len(ngrams) + 1
-    of = [next(k for k, (_, z) in enumerate(cuts) if at < z) for at, _ in placed]
-    reach = [(of[i], of[i + length - 1]) for i in range(len(ngrams))]
-    hits = [g in seen for g in ngrams]
-    overlap = share(sum(hits), len(ngrams))
-    if overlap >= threshold:
-        return Done([], True, overlap, b"")
-    removed = set()
-    for k in range(len(cuts)):
-        own_hits = [h for h, r in zip(hits, reach, strict=True) if r == (k, k)]
-        if share(sum(own_hits), len(own_hits)) >= threshold:
-            removed.add(k)
-    for g, (a, z) in zip(ngrams, reach, strict=True):
-        if not removed & set(range(a, z + 1)):
-            seen.add(g)
-    spans = [cuts[k] for k in sorted(removed)]
-    return Done(spans, False, overlap, without(data, spans))
-
-
 def dolma_paragraphs(text: str, seen: set[str]) -> Done:
     """Whole paragraphs as keys, blank ones skipped; a span has the newline behind it."""
     spans, at, lines = [], 0, text.split("\n")

@@ -235,6 +235,16 @@ def test_a_dedup_that_would_remove_nearly_all_stops_before_anything_is_applied(b
     assert bench.ids() == ["d00", "x"]
 
 
+def test_the_guard_says_how_many_duplicates_an_earlier_corpus_has(bench):
+    source = bench.jsonl("in.jsonl", corpora(20)[0])
+    bench.run([{"dedup_exact": {}}], source, out="old")
+    step = {"dedup_exact": {"against": [str(bench.folder / "old")], "max_removal": 0.5}}
+    with pytest.raises(
+        RunFailed, match=r"would remove (\d+) of .*; \1 duplicates are in old already"
+    ):
+        bench.run([step], source)
+
+
 def test_the_guard_counts_bytes_where_passages_are_cut(bench):
     line = "This line stands in every document of the corpus and is long."
     rows = [{"id": f"d{i:02d}", "text": f"{line}\n{line}\nno {i}"} for i in range(30)]

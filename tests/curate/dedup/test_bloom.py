@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.bloom.filter import BloomFilter, read_header
+from curate.dedup.bloom.filter import read_header
 from curate.dedup.bloom.seen_before import FILTER, DedupBloom
 from curate.documents.documents import documents
 from tests.curate.dedup import reference_bloom as plain
-from tests.curate.dedup.bloom_cases import SURE, line, run_step
+from tests.curate.dedup.bloom_cases import SURE, line, opened, run_step
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))
@@ -60,7 +60,7 @@ def test_old_both_equals_bffs_rules_over_the_same_filter_wrong_answers_included(
     seen = plain.GramFilter(blocked)
     want, done = plain.run(texts, lambda t: plain.bff(t, seen, 13, 13, 0.8))
     assert [row["text"] for row in kept] == want
-    assert (BloomFilter.open(tmp_path / "own" / FILTER).words == blocked.words()).all()
+    assert (opened(tmp_path / "own" / FILTER).words == blocked.words()).all()
     exact: set[plain.Gram] = set()
     right = [plain.bff(t, exact, 13, 13, 0.8) for t in texts]
     assert sum(len(d.spans) for d in done) > sum(len(d.spans) for d in right)  # wrong answers
@@ -70,25 +70,21 @@ LINE = st.lists(st.sampled_from("a b c d e, 'f é\u0301".split(" ")), max_size=7
 TEXTS = st.lists(st.lists(LINE, max_size=5).map("\n".join), max_size=9)
 GRAMS = {
     "ngram": st.integers(1, 4),
-    "least": st.integers(1, 4),
     "threshold": st.sampled_from([0.0, 0.4, 0.5, 0.8, 1.0]),
 }
 
 
-@pytest.mark.parametrize("mode", ["old-both", "paragraph", "document", "both"])
+@pytest.mark.parametrize("mode", ["old-both", "paragraph", "document"])
 @settings(deadline=None, max_examples=30)
 @given(texts=TEXTS, **GRAMS)
-def test_bffs_modes_equal_its_rules(mode, texts, ngram, least, threshold):
+def test_bffs_modes_equal_its_rules(mode, texts, ngram, threshold):
     seen: set[plain.Gram] = set()
-    least = min(least, ngram)
 
     def rule(text: str) -> plain.Done:
-        if mode == "both":
-            return plain.bff_both(text, seen, ngram, least, threshold)
-        return plain.bff(text, seen, ngram, least, threshold, mode)
+        return plain.bff(text, seen, ngram, ngram, threshold, mode)
 
     want, _ = plain.run(texts, rule)
-    step = DedupBloom(mode=mode, ngram=ngram, min_ngram=least, threshold=threshold, **SURE)
+    step = DedupBloom(mode=mode, ngram=ngram, threshold=threshold, **SURE)
     assert stays(step, texts) == want
 
 
@@ -112,8 +108,6 @@ def test_short_paragraphs_are_never_looked_up_and_a_share_of_exactly_the_thresho
     ]
     assert stays(DedupBloom(**SURE), texts) == texts
     assert stays(DedupBloom(threshold=0.79, **SURE), texts)[2] == texts[2].split("\n")[0]
-    both = DedupBloom(mode="both", **SURE)
-    assert stays(both, [first, four_of_five]) == [first]
 
 
 def test_a_removed_paragraph_takes_its_newline_and_leaves_the_rest_as_it_was():
@@ -141,7 +135,7 @@ def test_keys_are_those_of_the_plain_rules_and_depend_on_the_seed(seed):
 
     text = "The mill, the mill; the river's mill\nthe house 3.5 m high."
     docs = documents({"id": ["a"], "text": [text]})
-    keys = grams_of(docs, True, 4, 4, seed).keys.tolist()
+    keys = grams_of(docs, True, 4, seed).keys.tolist()
     words = [w for _, w in plain.tokens(text.encode())]
     salt = plain.mix(seed ^ 4) if seed else 4
     want = []

@@ -21,6 +21,7 @@ from curate.dedup.bloom.filter import (
     read_header,
 )
 from llmcurate.base.errors import UsageError
+from tests.curate.dedup.bloom_cases import add, inserted, opened
 from tests.curate.dedup.reference_bloom import Blocked
 
 
@@ -32,7 +33,7 @@ def made(path, count: int, rate: float = 0.01, seed: int = 1, keys: str = "k") -
     """A finished filter, made for so many keys and full of them."""
     bloom = BloomFilter.create(path, keys, rate)
     bloom.reserve(count)
-    bloom.add(random_keys(count, seed))
+    add(bloom, random_keys(count, seed))
     bloom.finish()
     return bloom
 
@@ -75,9 +76,7 @@ def test_kernels_do_what_the_plain_filter_does(keys, blocks, probes):
         new += key not in plain
         plain.add(key)
     array = np.array(keys, np.uint64)
-    hits = np.zeros(len(keys), np.uint8)
-    kernel.add_keys(words, slices, array, hits)
-    assert hits.tolist() == want
+    assert inserted(words, slices, array).tolist() == want
     assert (words == plain.words()).all()
     assert slices[0, kernel.INSERTED] == new
     assert kernel.count_hits(words, slices, array) == len(keys)  # none is forgotten
@@ -88,7 +87,7 @@ def test_a_full_filter_grows_and_stays_near_the_rate_asked_for(tmp_path):
     bloom = BloomFilter.create(tmp_path / "f", "k", 0.01)
     sizes = []
     for seed in range(12):
-        bloom.add(random_keys(20_000, seed))
+        add(bloom, random_keys(20_000, seed))
         sizes.append(bloom.capacity)
     assert len(bloom.slices) == 5  # 1, 2, 4, 8, 16 times the first
     assert sizes == sorted(sizes) and bloom.bytes < 16 * 20_000 * 4
@@ -99,7 +98,7 @@ def test_a_full_filter_grows_and_stays_near_the_rate_asked_for(tmp_path):
 
 def test_a_filter_in_a_file_is_the_filter(tmp_path):
     bloom = made(tmp_path / "f", 5_000)
-    again = BloomFilter.open(tmp_path / "f")
+    again = opened(tmp_path / "f")
     assert (again.words == bloom.words).all() and (again.slices == bloom.slices).all()
     assert (again.keys, again.rate, again.checksum) == ("k", 0.01, bloom.checksum)
     assert 4_900 < again.inserted <= 5_000 == again.capacity
@@ -111,11 +110,11 @@ def test_a_grown_filter_contains_the_keys_of_the_first_and_leaves_its_file_uncha
     before = (tmp_path / "one").read_bytes()
     bloom = BloomFilter.create(tmp_path / "two", "k", 0.01)
     bloom.append_from(tmp_path / "one")
-    assert bloom.add(random_keys(5_000, 1)).all()
+    assert add(bloom, random_keys(5_000, 1)).all()
     new = random_keys(5_000, 2)
-    assert bloom.add(new).mean() < 0.02
+    assert add(bloom, new).mean() < 0.02
     bloom.finish()
-    two = BloomFilter.open(tmp_path / "two")
+    two = opened(tmp_path / "two")
     assert len(two.slices) == 2 and two.slices[1, kernel.PROBES] > two.slices[0, kernel.PROBES]
     assert two.count(random_keys(5_000, 1)) == two.count(new) == 5_000
     assert (tmp_path / "one").read_bytes() == before
@@ -124,12 +123,12 @@ def test_a_grown_filter_contains_the_keys_of_the_first_and_leaves_its_file_uncha
 def test_spare_room_is_used_before_a_filter_grows(tmp_path):
     bloom = BloomFilter.create(tmp_path / "one", "k", 0.01)
     bloom.reserve(10_000)
-    bloom.add(random_keys(4_000, 1))
+    add(bloom, random_keys(4_000, 1))
     bloom.finish()
     two = BloomFilter.create(tmp_path / "two", "k", 0.01)
     two.append_from(tmp_path / "one")
     assert not two.reserve(6_000)
-    two.add(random_keys(6_000, 2))
+    add(two, random_keys(6_000, 2))
     assert len(two.slices) == 1 and two.bytes == bloom.bytes
 
 
@@ -138,7 +137,7 @@ def test_of_nested_filters_only_the_outermost_is_used(tmp_path):
     made(first, 1_000)
     bloom = BloomFilter.create(second, "k", 0.01)
     bloom.append_from(first)
-    bloom.add(random_keys(1_000, 2))
+    add(bloom, random_keys(1_000, 2))
     bloom.finish()
     made(other, 1_000, seed=3)
     assert (
@@ -160,7 +159,7 @@ def test_a_damaged_header_is_refused_in_one_line(tmp_path, position):
     made(tmp_path / "f", 100)
     damaged(tmp_path / "f", position)
     with pytest.raises(UsageError) as error:
-        BloomFilter.open(tmp_path / "f")
+        opened(tmp_path / "f")
     assert str(tmp_path / "f") in str(error.value) and "\n" not in str(error.value)
 
 

@@ -12,13 +12,12 @@ import pyarrow as pa
 import pytest
 
 from curate.dedup.bloom import filter as bloom_pass
-from curate.dedup.bloom.filter import BloomFilter, read_header
+from curate.dedup.bloom.filter import read_header
 from curate.dedup.bloom.seen_before import FILTER, DedupBloom
 from curate.inspect.explain import explain
 from llmcurate.base.errors import RunFailed, UsageError
-from tests.curate.dedup.bloom_cases import SURE, line, pages, run_step
+from tests.curate.dedup.bloom_cases import SURE, line, opened, pages, run_step
 from tests.curate.replayed_edits import replayed
-from tests.parameters import mostly_slow
 
 
 def test_dolmas_documents_go_by_text_or_url_and_blank_ones_stay(bench):
@@ -42,11 +41,13 @@ def test_dolmas_modes_have_its_rate_of_wrong_answers(bench):
     for out, more in (("own", {}), ("loose", {"false_positives": 0.01})):
         bench.run([{"dedup_bloom": {"mode": "dolma-document", **more}}], source, out=out)
     assert len(bench.ids("own")) == 20_000 > len(bench.ids("loose"))
-    rates = [DedupBloom(mode=m).false_positives for m in ("dolma-paragraph", "both", "old-both")]
+    rates = [
+        DedupBloom(mode=m).false_positives for m in ("dolma-paragraph", "paragraph", "old-both")
+    ]
     assert rates == [1e-6, 0.01, 0.01]
 
 
-@pytest.mark.parametrize("mode", mostly_slow(["both", "old-both"]))
+@pytest.mark.parametrize("mode", ["old-both"])
 def test_bytes_do_not_depend_on_workers_and_edits_replay(bench, mode):
     rows = pages(300)
     sources = [bench.jsonl(f"in-{i}.jsonl", rows[i * 100 : i * 100 + 100]) for i in range(3)]
@@ -102,8 +103,6 @@ def test_the_report_says_how_full_and_how_wrong_the_filter_is(bench):
     assert 0 < decided["inserted"] < decided["keys"] and 0 < decided["fill"] < 0.5
     assert 0 <= decided["false_positives"] < 0.01 * 1.2
     assert any("1,000,000 random keys" in note for note in decided["notes"])
-    (curve,) = decided["curves"]
-    assert curve["mark"][0] == decided["inserted"] and curve["y"] == sorted(curve["y"])
     page = (bench.folder / "out/report.html").read_text()
     assert "bloom:old-both" in page and "seen before; the earlier place is not recorded" in page
     record = json.loads((bench.folder / "out/run.json").read_text())
@@ -128,9 +127,7 @@ def test_b_against_a_equals_the_part_of_b_in_a_run_over_both(bench):
     assert {r["id"]: r["text"] for r in bench.rows("b")} == together
     assert len(together) < len(b)
     own = "index/dedup_bloom/own"
-    grown, whole, first = (
-        BloomFilter.open(bench.folder / out / own / FILTER) for out in ("b", "both", "a")
-    )
+    grown, whole, first = (opened(bench.folder / out / own / FILTER) for out in ("b", "both", "a"))
     assert grown.inserted == whole.inserted > first.inserted
     (decided,) = [s.decided for s in outcome.stages if s.decided]
     assert decided["inserted"] == grown.inserted - first.inserted
@@ -228,7 +225,6 @@ def test_a_changed_threshold_or_rate_does_not_sketch_again(bench):
     "settings_, message",
     [
         ({"survivor": "longest"}, "survivor must be `first`"),
-        ({"min_ngram": 14}, "min_ngram: must not be larger"),
         ({"key": "url"}, "key: url needs mode: dolma-document"),
         ({"mode": "naive-both"}, "old-both"),
         ({"false_positives": 0}, "false_positives"),

@@ -26,7 +26,7 @@ METHODS = [
     *[("dedup_exact", {}), ("dedup_minhash", {}), ("dedup_minhash", {"preset": "lee2022"})],
     *[("dedup_minhash", {"shingle": "byte"}), ("dedup_passages", {})],
     *[("dedup_passages", {"unit": unit}) for unit in ("sentences", "paragraph")],
-    *[("dedup_bloom", {"mode": m}) for m in ("old-both", "paragraph", "document", "both")],
+    *[("dedup_bloom", {"mode": m}) for m in ("old-both", "paragraph", "document")],
     *[("dedup_bloom", {"mode": f"dolma-{m}"}) for m in ("paragraph", "document")],
 ]
 

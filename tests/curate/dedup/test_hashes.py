@@ -1,10 +1,8 @@
-"""The hashes of exact dedup: their values, equal decisions, and collision odds."""
+"""The hashes of exact dedup: their values, and equal decisions."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import struct
 
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 import xxhash
 
 from curate.dedup.exact import DedupExact
-from curate.dedup.hashes import HASHES, collision_odds, digests
+from curate.dedup.hashes import HASHES, digests
 from curate.dedup.passages.kernels import DEFAULT_HASH
 from curate.dedup.passages.repeated_passages import DedupPassages
 from curate.documents.documents import documents
@@ -88,28 +86,3 @@ def test_keys_of_any_width_decide(bench):
     for name in ("sha256", "sha1-64"):
         bench.run([{"dedup_exact": {"hash": name}}], source, out=name)
         assert bench.ids(name) == ["d0", "d1", "d2"]
-
-
-def test_collision_odds_agree_with_the_birthday_bound():
-    for bits, texts in ((8, 20), (16, 300), (20, 1000)):
-        exact = 1 - math.prod(1 - i / 2**bits for i in range(texts))
-        assert collision_odds(bits, texts) == pytest.approx(exact, rel=0.02)
-    assert collision_odds(64, 1) == 0
-
-
-def test_the_default_hashes_rarely_collide_on_a_trillion_documents():
-    for step in (DedupExact(), DedupPassages()):
-        assert collision_odds(HASHES[step.hash].bits, 1e12) < 1e-14
-
-
-def test_the_comparison_has_every_hash_with_its_speed_and_odds(bench):
-    done = bench.command("dedup", "hashes", "--documents", "50", "--bytes", "300")
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == list(HASHES)
-    done = bench.command("dedup", "hashes", "--documents", "50", "--json")
-    comparison = json.loads(done.stdout)
-    assert (comparison["documents"], comparison["bytes"]) == (50, 2000)
-    for row in comparison["hashes"]:
-        assert row["bits"] == HASHES[row["hash"]].bits
-        assert row["documents_per_second"] > 0 and row["paragraphs_mb_per_second"] > 0
-        assert row["odds_1e9"] == collision_odds(row["bits"], 1e9) < row["odds_1e12"]

@@ -43,16 +43,6 @@ def test_a_target_of_recall_is_met_by_the_choice_with_least_false_positives(
     assert area(bands, rows) <= best + 1e-5
 
 
-def test_the_least_number_of_bands_is_the_least():
-    for threshold in (0.01, 0.5, 0.8, 0.999):
-        for rows in (1, 5, 20):
-            for recall in (0.01, 0.5, 0.95):
-                bands = choice.bands_for(threshold, recall, rows)
-                if bands <= choice.MOST_BANDS:
-                    assert predicted(bands, rows, threshold) >= recall
-                    assert bands == 1 or predicted(bands - 1, rows, threshold) < recall
-
-
 def test_more_permutations_make_a_steeper_curve():
     areas = []
     for permutations in (32, 128, 512, 4096):
@@ -70,9 +60,8 @@ def test_a_target_that_cannot_be_met_says_what_to_do():
 
 def test_a_threshold_chooses_instead_of_the_preset():
     assert DedupMinhash(threshold=0.8).banding == choice.least_error(0.8, 128)
-    assert DedupMinhash(threshold=0.8, recall=0.95).banding == choice.with_recall(0.8, 0.95, 128)
-    step = DedupMinhash(threshold=0.9, recall=0.99, permutations=64, preset="dclm")
-    assert step.banding == choice.with_recall(0.9, 0.99, 64)
+    step = DedupMinhash(threshold=0.9, permutations=64, preset="dclm")
+    assert step.banding == choice.least_error(0.9, 64)
     assert DedupMinhash(**step.resolved()).banding == step.banding
     assert f"{step.banding[0]} bands of {step.banding[1]} rows" in step.forecast()[0]
 
@@ -81,12 +70,11 @@ def test_a_threshold_chooses_instead_of_the_preset():
     ("settings", "message"),
     [
         ({"recall": 0.9}, "recall: needs threshold"),
+        ({"threshold": 0.8, "recall": 0.9, "false_positive_weight": 0.4}, "exclude each other"),
         ({"permutations": 64}, "permutations: needs threshold"),
         ({"threshold": 0.8, "bands": 3}, "threshold and bands exclude"),
         ({"threshold": 0.8, "rows": 3}, "threshold and rows exclude"),
-        ({"threshold": 0.8, "recall": 0.9, "false_positive_weight": 0.4}, "exclude each other"),
-        ({"verify_by": "signature"}, "verify_by: needs verify"),
-        ({"verify": 0.8, "bits": 4}, "bits: needs verify_by: signature"),
+        ({"false_positive_weight": 0.4}, "false_positive_weight: needs threshold"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, message):

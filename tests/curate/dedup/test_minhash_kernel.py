@@ -178,7 +178,7 @@ def by_shingles(sets_: list[set[int]]) -> Compared:
     length = np.array([len(s) for s in sets_])
     extents = np.stack([np.cumsum(length) - length, length], axis=1)
     values = np.array([v for s in sets_ for v in sorted(s)], np.uint64)
-    return for_kernels(Compared(values, extents, np.empty((0, 0), np.uint8), 0, 0))
+    return for_kernels(Compared(values, extents, np.empty((0, 0), np.uint8)))
 
 
 def matched(buckets: list[list[int]], sets_: list[set[int]], least: float, first: bool):

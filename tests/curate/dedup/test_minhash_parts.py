@@ -37,11 +37,10 @@ from curate.dedup.minhash.kernels import (
     keep_best,
     match_buckets,
     order_by_part,
-    pack,
     part_components,
 )
 
-VALUES, WIDTH = 24, 12  # of a signature of 4 bits a value, which the tests take
+WIDTH = 12  # bytes of a fingerprint
 
 
 def bucket_lists(documents: int) -> st.SearchStrategy[list[list[int]]]:
@@ -77,9 +76,8 @@ class Corpus:
             np.flatnonzero(draw.random(5) < 0.6).astype(np.uint64) for _ in range(self.count)
         ]
         copied = draw.integers(0, max(1, self.count), self.count)
-        drawn = draw.integers(0, 9, (self.count, VALUES)).astype(np.uint32)
-        mixed = np.where(draw.random((self.count, VALUES)) < 0.7, drawn[copied], drawn)
-        self.packed = pack(mixed, 4)
+        drawn = draw.integers(0, 256, (self.count, WIDTH)).astype(np.uint8)
+        self.packed = np.where(draw.random((self.count, WIDTH)) < 0.7, drawn[copied], drawn)
 
     def whole(self, least: float, first: bool, bits: int, most: int) -> list[np.ndarray]:
         """Root, partner and similarity by k, as one process finds them over all buckets."""
@@ -87,10 +85,10 @@ class Corpus:
         lengths = np.array([len(self.sets[c]) for c in by_k], np.int64)
         extents = np.stack([np.cumsum(lengths) - lengths, lengths], axis=1).reshape(-1, 2)
         values = np.concatenate([np.empty(0, np.uint64), *(self.sets[c] for c in by_k)])
-        by = Compared(values, extents, np.empty((0, 0), np.uint8), 0, 0)
+        by = Compared(values, extents, np.empty((0, 0), np.uint8))
         if bits:
             extents[:, 0] = np.arange(self.count)
-            by = Compared(values[:0], extents, self.packed[by_k], VALUES, bits)
+            by = Compared(values[:0], extents, self.packed[by_k])
         parent = np.arange(self.count, dtype=np.uint32)
         partner, best = np.full(self.count, NONE, np.uint32), np.zeros(self.count)
         edges = match_buckets(*in_arrays(self.in_k), for_kernels(by), least, first, most, parent)
@@ -120,7 +118,7 @@ class Corpus:
                 offsets = np.array([0, len(data)])
                 writer.add(parts_of(position[c : c + 1], begins), header, offsets, data)
             writer.close()
-        by = Verification(bits, VALUES, WIDTH, least, first, most)
+        by = Verification(WIDTH if bits else 0, least, first, most)
         write_matches(folder, run_here, folder, order, folder, 2, by, sizes)
         names = ((ROOTS, np.uint32), (PARTNERS, np.uint32), (SIMILARITY, np.float64))
         return [np.fromfile(folder / name, dtype) for name, dtype in names]

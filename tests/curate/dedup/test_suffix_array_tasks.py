@@ -37,7 +37,7 @@ SMALL = Sizes(sort_bytes=6 * 6000, task_windows=3000, task_sketch_bytes=1)
 CHOICES: dict[str, dict[str, Any]] = {
     "first": {},
     "none, in bytes": {"keep": "none", "unit": "bytes"},
-    "longest, whole words": {"keep": "longest-context", "boundary": "word"},
+    "longest, whole words": {"survivor": "longest", "boundary": "word"},
 }
 
 

@@ -6,8 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from curate.dedup.survivors import POLICIES, check, column_of, preference
-from llmcurate.base.errors import UsageError
+from curate.dedup.survivors import POLICIES, checked, column_of, preference
 
 # id: (size, date, source, score, url_md5, part, n)
 COPIES = {
@@ -46,6 +45,6 @@ def test_duplicates_are_preferred_in_the_order_of_the_policy(policy: str, order:
 
 @pytest.mark.parametrize("policy", ["Longest", "best", "best:", "prefer-source:", "longest:a", ""])
 def test_an_unknown_survivor_policy_is_refused_with_the_known_ones(policy: str) -> None:
-    with pytest.raises(UsageError, match=r"known: longest, newest, c4, first, best:<column>"):
-        check(policy)
+    with pytest.raises(ValueError, match=r"known: longest, newest, c4, first, best:<column>"):
+        checked(policy)
     assert len(POLICIES) == 6 and column_of("best:a:b") == "a:b" and column_of("longest") is None

@@ -14,16 +14,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
-from ray.cluster_utils import Cluster
+
+if TYPE_CHECKING:
+    from ray.cluster_utils import Cluster
 
 NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 << 20}
 
 
 def machines(cpus: int) -> Cluster:
     """A cluster of one machine, which others may join; one that hangs is noticed within seconds."""
+    from ray.cluster_utils import Cluster
+
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     soon = {
         "health_check_period_ms": 500,

@@ -28,10 +28,10 @@ from curate.steps.recipe import parse
 from llmcurate.base.disk.store import Mirror, Store
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.conftest import Bench, pages
+from tests.curate.engines.ray_machines import NODE, agent, hanging, machines
 from tests.s3_server import s3_server
 
-ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
-from tests.curate.engines.ray_machines import NODE, agent, hanging, machines  # noqa: E402
+pytestmark = pytest.mark.skipif(not find_spec("ray"), reason="the extra `ray` is not installed")
 
 PLUGINS = Path(__file__).parent / "plugins"
 SMALL = {"partition_bytes": 2048, "batch_rows": 8}
@@ -50,6 +50,8 @@ def s3() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def _cluster(s3):
     """One for all tests: starting it takes seconds. What is connected already stays connected."""
+    import ray
+
     cluster = machines(2)
     ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
     yield cluster
@@ -241,6 +243,8 @@ def test_where_this_machines_agent_is_lost_the_engine_connects_again(
     cluster, works, tmp_path, monkeypatch, capsys
 ):
     """Ray does not tell; here its list of nodes does, once."""
+    import ray
+
     works(
         "waiting_work",
         "import os, time\n"
@@ -264,6 +268,8 @@ def test_where_this_machines_agent_is_lost_the_engine_connects_again(
 @pytest.mark.slow  # small ones: the worker and the agent lost above, machines lost in test_hosts.py
 def test_machines_that_join_are_used_and_lost_ones_are_reported_once(cluster, monkeypatch, capsys):
     """Two join; then the agent of one is killed, and all of the other hangs."""
+    import ray
+
     monkeypatch.setattr("curate.engines.ray.LOOK_SECONDS", 0.5)
     joined, agents, hosts, done = [], [], set(), []
     with RayEngine() as engine, hanging() as hang:
@@ -300,6 +306,8 @@ def test_workers_that_have_nothing_to_do_for_long_give_their_cpu_back(
     cluster, monkeypatch, tmp_path
 ):
     """While another one works, until this has been seen."""
+    import ray
+
     monkeypatch.setattr("curate.engines.ray.LOOK_SECONDS", 0.0)
     monkeypatch.setattr("curate.engines.ray.IDLE_LOOKS", 2)
     seen = tmp_path / "seen"
@@ -356,6 +364,8 @@ def test_a_worker_that_is_always_lost_fails_the_run_in_one_line(cluster, works):
 
 
 def test_a_worker_that_does_not_see_out_ends_the_run_at_once_in_one_line(cluster, bench, apart):
+    import ray
+
     source = bench.jsonl("in.jsonl", pages(3))
     done = bench.command("dedup", source, "-o", "out", "--engine", "ray", "-q")
     host = ray.nodes()[0]["NodeManagerHostname"]

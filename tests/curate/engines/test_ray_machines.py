@@ -7,25 +7,22 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from curate.engines.ray import RayEngine
 from llmcurate.base.errors import RunFailed
 from tests.curate.conftest import Bench
+from tests.curate.engines.host_work import Fatal
+from tests.curate.engines.ray_machines import NODE, agent, autoscaling, hanging, machines
 
-ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
-from curate.engines.ray import RayEngine  # noqa: E402
-from tests.curate.engines.host_work import Fatal  # noqa: E402
-from tests.curate.engines.ray_machines import (  # noqa: E402
-    NODE,
-    agent,
-    autoscaling,
-    hanging,
-    machines,
-)
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not find_spec("ray"), reason="the extra `ray` is not installed"),
+]
 
 PLUGINS = Path(__file__).parent / "plugins"
 STEPS = ["crash", {"dedup_minhash": {"verify": 0.8}}]
@@ -91,6 +88,8 @@ def test_half_of_eight_machines_are_lost_others_join_leave_and_hang(bench, monke
 
 def test_machines_that_are_lost_while_nothing_is_done_count_for_no_task(monkeypatch):
     """Five of six, between two kinds of tasks."""
+    import ray
+
     monkeypatch.setattr("curate.engines.ray.LOOK_SECONDS", 0.5)
     cluster = machines(0)
     try:

@@ -13,7 +13,7 @@ from curate.experiment import runs
 from curate.experiment.compare import run_experiment
 from curate.experiment.corpora import named_corpora
 from curate.experiment.figures import Experiment
-from curate.experiment.runs import EngineChoice
+from curate.run.records import Options
 from llmcurate.base.messages import json_values
 
 WORDS = "a the cat dog bird sat ran flew on over under mat tree house then it was red".split()
@@ -81,7 +81,7 @@ def experiment(
 ) -> Experiment:
     """The figures of an experiment with the small model. sets: behind those of the model."""
     chosen = Compare.of(**{**CHOSEN, **changes})
-    named, place = named_corpora(corpora, [], False, variants), EngineChoice(quiet=True, workers=1)
+    named, place = named_corpora(corpora, [], False, variants), Options(quiet=True, workers=1)
     return run_experiment(named, texts, out, chosen, [*SETS, *sets], place)
 
 

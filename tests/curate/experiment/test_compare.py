@@ -274,13 +274,13 @@ def test_engines_give_the_same_figures(engine, inputs, done, tmp_path):
     from curate.api.model_settings import Compare
     from curate.experiment.compare import run_experiment
     from curate.experiment.corpora import named_corpora
-    from curate.experiment.runs import EngineChoice
+    from curate.run.records import Options
 
     if engine == "ray":
         pytest.importorskip("ray")
     clean, noise, news = inputs
     corpora = named_corpora([clean, noise], [], False)
-    place = EngineChoice(engine, workers=2, quiet=True)
+    place = Options(engine=engine, workers=2, quiet=True)
     figures = run_experiment(corpora, {"news": news}, tmp_path, Compare.of(**CHOSEN), SETS, place)
     assert without_cost(figures) == without_cost(done[0])
 
@@ -290,7 +290,7 @@ def test_recipes_run_over_one_input_and_are_compared(inputs, tmp_path, monkeypat
     from curate.api.model_settings import Compare
     from curate.experiment.compare import run_experiment
     from curate.experiment.corpora import named_corpora
-    from curate.experiment.runs import EngineChoice
+    from curate.run.records import Options
 
     clean, _, news = inputs
     paths = []
@@ -302,7 +302,7 @@ def test_recipes_run_over_one_input_and_are_compared(inputs, tmp_path, monkeypat
     corpora = named_corpora(paths, [clean], True)
     chosen = Compare.of(**{**CHOSEN, "tokens": 128, "seeds": 1})
     sets = [*SETS, "document_length.min=2"]
-    place = EngineChoice(workers=1, quiet=True)
+    place = Options(workers=1, quiet=True)
     figures = run_experiment(corpora, {"news": news}, tmp_path / "out", chosen, sets, place)
     assert [row.name for row in figures.corpora] == ["all", "short"]
     assert figures.corpora[0].recipe == paths[0]
@@ -350,26 +350,6 @@ def test_equal_flops_give_a_wider_model_fewer_steps(inputs, tmp_path, monkeypatc
     assert plain.steps > wide.steps > 1
     for row in (plain, wide, figures.placebo):
         assert abs(row.flops - 3e7) <= row.flops / row.steps / 2
-
-
-def test_token_shards_are_compared_as_they_are_and_read_in_another_order(
-    inputs, done, tmp_path, monkeypatch
-):
-    _, noise, news = inputs
-    monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
-    shards = done[1] / "shards" / "clean"
-    few = {"tokens": 400, "seeds": 1, "points": 1}
-    figures = experiment([f"a={shards}", noise], {"news": news}, tmp_path, **few)
-    overlap = figures.eval["news"].overlap
-    assert overlap == {"a": done[0].eval["news"].overlap["clean"], "noise": Overlap(0, 0, 0)}
-    first = figures.corpora[0]
-    assert first.train_tokens == done[0].corpora[0].train_tokens
-    logs = [
-        json.loads((tmp_path / "runs" / name / "seed-0" / "metrics.jsonl").open().readline())
-        for name in ("a", "placebo")
-    ]
-    assert logs[0]["loss"] != logs[1]["loss"]
-    assert figures.placebo.train_tokens == first.train_tokens
 
 
 def test_a_comparison_without_a_difference_says_first_that_it_is_too_small(

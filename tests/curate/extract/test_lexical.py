@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.extract import lexical
 from curate.extract.blocks import look_at
-from curate.extract.inputs import INPUTS
-from curate.extract.lexical import STEM
+from curate.extract.inputs import INPUTS, STEM, tokens_of
 from tests.callable_kernels import callable_kernel
 
 LETTERS = "aBzÉéñΑαΩωАаЯя09一二三かナกขคက .,-。！\n"
@@ -34,7 +32,7 @@ PAGE = (
 def tokens(text: str) -> np.ndarray:
     data = np.frombuffer(text.encode(), np.uint8)
     out = np.zeros(len(data) + 1, np.uint64)
-    return out[: callable_kernel(lexical.tokens_of)(data, 0, len(data), out)]
+    return out[: callable_kernel(tokens_of)(data, 0, len(data), out)]
 
 
 def plainly(text: str) -> list[str]:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from curate.extract import inputs, net
 from curate.extract.blocks import NetInputs, look_at, main_text, main_texts, tables, title_of
-from curate.extract.features import MASS, MEASURES
-from curate.extract.inputs import COUNT, INPUTS, PAGE_COUNT, PAGE_INPUTS
+from curate.extract.inputs import COUNT, INPUTS, MASS, MEASURES, PAGE_COUNT, PAGE_INPUTS
 from curate.extract.links import link_table
 from curate.extract.net import GROUPS, KINDS, SPAN, Net, fitted
 from curate.extract.scan import count_tags, scan

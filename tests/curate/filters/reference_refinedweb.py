@@ -1,7 +1,7 @@
 """RefinedWeb's line rules in plain Python, read from top to bottom.
 
 `dclm` runs DCLM's modifiers one after the other: each splits the page at newlines, changes lines,
-joins them and (all but the one on words) strips the page. `paper` judges each line once.
+joins them and (all but the one on words) strips the page.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 COUNTED = "likes|shares|comments|retweets|reposts|quotes|bookmarks|upvotes|downvotes|downloads"
 COUNTED += "|views|followers"
 COUNTER = re.compile(rf"^\W*\d(?:,|\.|\d)*(?:k|m|b)?\s+(?:{COUNTED})\W*$")
-SINGULAR = re.compile(rf"^\W*\d(?:,|\.|\d)*(?:k|m|b)?\s+(?:{COUNTED.replace('s|', 's?|')}?)\W*$")
 BREAK = re.compile(r"[\x00\t\n\x0b\x0c\r ]+")
 
 
@@ -51,41 +50,3 @@ def dclm(text: str, most: int = 10) -> tuple[str, int, int]:
     for pattern in (r"\s?(?:items in cart)", r"\s?(?:read more...)$", r"^(?:sign-in)\s?"):
         stage(lambda lines, p=re.compile(pattern, re.I): edit_short(lines, p, most))
     return text, words, words - dclm_words(text)
-
-
-def paper(text: str, most: int = 10) -> tuple[str, int, int]:
-    """(what is left, words before, words gone)."""
-    before = gone = 0
-    flagged = False
-    out = []
-    for line in text.split("\n"):
-        words = len(line.split())
-        before += words
-        written = "".join(line.split())
-        if not words:
-            out.append(line)
-        elif (
-            share(written, str.isupper) > 0.5
-            or written.isdigit()
-            or SINGULAR.search(line.lower())
-            or words == 1
-        ):
-            gone += words
-            flagged = True
-        elif words <= most:
-            changed = re.sub(r"\s?items in cart", "", line, flags=re.I)
-            for pattern in (r"\s?read more\.\.\.(?=\s*$)", r"^(\s*)sign-in\s?"):
-                match = re.search(pattern, changed, re.I)
-                short = len(changed.split()) <= most
-                if match and short:
-                    lead = match.group(1) if match.groups() else ""
-                    changed = changed[: match.start()] + lead + changed[match.end() :]
-            if changed != line:
-                gone += words
-                flagged = True
-            if changed.strip():
-                out.append(changed)
-        else:
-            out.append(line)
-    remaining = "\n".join(out)
-    return remaining.strip() if flagged else remaining, before, gone

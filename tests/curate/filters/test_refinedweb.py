@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,10 +11,9 @@ from hypothesis import strategies as st
 from curate.documents.documents import documents
 from curate.filters.refinedweb import RefinedWebLines
 from tests.curate.filters.filter_texts import JUNK, PROSE, real_texts, texts
-from tests.curate.filters.reference_refinedweb import dclm, dclm_words, paper
+from tests.curate.filters.reference_refinedweb import dclm, dclm_words
 from tests.curate.replayed_edits import replayed
 
-REFERENCE = {"dclm": dclm, "paper": paper}
 PIECES = [
     *(
         "3 likes",
@@ -49,15 +47,15 @@ lines = st.lists(st.lists(st.sampled_from(PIECES), max_size=4).map(" ".join), ma
 )
 
 
-def check(values: list[str | None], variant: str, most: float = 0.05) -> int:
+def check(values: list[str | None], most: float = 0.05) -> int:
     """Compares kernel and reference; returns how many are kept."""
     ids = [str(i) for i in range(len(values))]
-    step = RefinedWebLines(variant=variant, max_removed_words=most)
+    step = RefinedWebLines(max_removed_words=most)
     docs = step.apply(documents({"id": ids, "text": values}).within(step.name))
     kept, rejected = (t.to_pylist() for t in docs.split())
     by_id = {row["id"]: row for row in (*kept, *rejected)}
     for name, text in zip(ids, values, strict=True):
-        want, before, gone = REFERENCE[variant](text or "")
+        want, before, gone = dclm(text or "")
         row = by_id[name]
         assert row["refinedweb_lines.words"] == before, text
         share = gone / before if before else 0
@@ -75,16 +73,14 @@ def check(values: list[str | None], variant: str, most: float = 0.05) -> int:
     return len(kept)
 
 
-@pytest.mark.parametrize("variant", REFERENCE)
 @settings(max_examples=300, deadline=None)
 @given(st.lists(pages | lines | texts, max_size=5))
 @example(["0 :\n items IN CART0"])
-def test_kernels_decide_as_the_reference_on_any_mixture(variant, values):
-    check(values, variant, most=9)
+def test_kernels_decide_as_the_reference_on_any_mixture(values):
+    check(values, most=9)
 
 
-@pytest.mark.parametrize("variant", REFERENCE)
-def test_kernels_decide_as_the_reference_on_real_text_with_menus_in_it(variant):
+def test_kernels_decide_as_the_reference_on_real_text_with_menus_in_it():
     draw = random.Random(3)
     mixed = []
     for text in real_texts():
@@ -92,12 +88,12 @@ def test_kernels_decide_as_the_reference_on_real_text_with_menus_in_it(variant):
         for _ in range(draw.randrange(6)):
             parts.insert(draw.randrange(len(parts) + 1), draw.choice(PIECES))
         mixed.append("\n".join(parts))
-    check([*JUNK, None, *mixed], variant)
-    check(mixed, variant, most=9)
+    check([*JUNK, None, *mixed])
+    check(mixed, most=9)
 
 
-def cut_rules(text: str, **choice: Any) -> list[tuple[str, str]]:
-    step = RefinedWebLines(max_removed_words=1, **choice)
+def cut_rules(text: str) -> list[tuple[str, str]]:
+    step = RefinedWebLines(max_removed_words=1)
     docs = step.apply(documents({"id": ["a"], "text": [text]}).within(step.name))
     data = text.encode()
     row = docs.split()[0].to_pylist()[0]
@@ -109,43 +105,38 @@ def test_every_cut_names_its_rule():
         "HOME ABOUT us\n123\n3 likes\nMenu\nSee 3 items in cart now\nThe rest of it. Read more...\n"
         "Sign-in here please"
     )
-    for variant in REFERENCE:
-        assert cut_rules(text, variant=variant) == [
-            ("uppercase", "HOME ABOUT us\n"),
-            ("numeric", "123\n"),
-            ("counter", "3 likes\n"),
-            ("one_word", "Menu\n"),
-            ("anywhere", " items in cart"),
-            ("line_end", " Read more..."),
-            ("line_start", "Sign-in "),
-        ]
+    assert cut_rules(text) == [
+        ("uppercase", "HOME ABOUT us\n"),
+        ("numeric", "123\n"),
+        ("counter", "3 likes\n"),
+        ("one_word", "Menu\n"),
+        ("anywhere", " items in cart"),
+        ("line_end", " Read more..."),
+        ("line_start", "Sign-in "),
+    ]
 
 
-def test_dclm_and_the_paper_cut_different_lines():
+def test_periods_match_any_character_and_one_like_is_no_counter() -> None:
     body = PROSE * 3
-    # DCLM's periods match any character, and it knows no single like.
-    for line, by_dclm, by_paper in (
-        ("A word to read more of it", [], []),
-        ("Here you may read more of", [("line_end", " read more of")], []),
-        ("1 like", [], [("counter", "1 like\n")]),
-        ("12 345", [], [("numeric", "12 345\n")]),
-        ("A BC d", [], [("uppercase", "A BC d\n")]),  # 3 of 6 characters, 3 of 4 written
+    for line, cuts in (
+        ("A word to read more of it", []),
+        ("Here you may read more of", [("line_end", " read more of")]),
+        ("1 like", []),
+        ("12 345", []),
+        ("A BC d", []),  # 3 of 6 characters
     ):
-        text = f"{line}\n{body}".rstrip()
-        assert cut_rules(text, variant="dclm") == by_dclm
-        assert cut_rules(text, variant="paper") == by_paper
+        assert cut_rules(f"{line}\n{body}".rstrip()) == cuts
 
 
 def test_a_twentieth_of_the_words_is_allowed():
     body = " ".join(["word"] * 95)
     allowed, more = f"{body}\nA B C D E", f"{body[5:]}\nA B C D E"
-    for variant in REFERENCE:
-        step = RefinedWebLines(variant=variant)
-        docs = step.apply(documents({"text": [allowed, more]}).within(step.name))
-        row = docs.split()[1].to_pylist()
-        assert docs.marked().tolist() == [False, True]
-        assert (row[0]["rule"], row[0]["threshold"]) == ("removed_words", 0.05)
-        assert row[0]["value"] == pytest.approx(5 / 99)
+    step = RefinedWebLines()
+    docs = step.apply(documents({"text": [allowed, more]}).within(step.name))
+    row = docs.split()[1].to_pylist()
+    assert docs.marked().tolist() == [False, True]
+    assert (row[0]["rule"], row[0]["threshold"]) == ("removed_words", 0.05)
+    assert row[0]["value"] == pytest.approx(5 / 99)
 
 
 def test_words_are_counted_as_fasttext_cuts_them():
@@ -157,16 +148,14 @@ def test_words_are_counted_as_fasttext_cuts_them():
 
 def test_decisions_do_not_depend_on_the_batch_and_empty_batches_pass():
     values = [f"{PROSE}{p}\n{PROSE}" for p in PIECES]
-    for variant in REFERENCE:
-        step = RefinedWebLines(variant=variant)
-        whole = step.apply(documents({"text": values}).within(step.name))
-        single = [step.apply(documents({"text": [v]}).within(step.name)) for v in values]
-        assert whole.text.to_pylist() == [d.text[0].as_py() for d in single]
-        for none in ([], [None]):
-            step.apply(documents({"text": none}).within(step.name)).split()
+    step = RefinedWebLines()
+    whole = step.apply(documents({"text": values}).within(step.name))
+    single = [step.apply(documents({"text": [v]}).within(step.name)) for v in values]
+    assert whole.text.to_pylist() == [d.text[0].as_py() for d in single]
+    for none in ([], [None]):
+        step.apply(documents({"text": none}).within(step.name)).split()
 
 
-@pytest.mark.parametrize("variant", ["dclm", "paper"])
 @pytest.mark.parametrize(
     ("lang", "line"),
     [
@@ -175,8 +164,8 @@ def test_decisions_do_not_depend_on_the_batch_and_empty_batches_pass():
         ("tha_Thai", "วันนี้เราไปโรงเรียนเพื่อเรียนประวัติศาสตร์"),
     ],
 )
-def test_a_line_without_spaces_is_no_single_word(variant: str, lang: str, line: str) -> None:
-    step = RefinedWebLines(variant=variant, words="estimate")
+def test_a_line_without_spaces_is_no_single_word(lang: str, line: str) -> None:
+    step = RefinedWebLines(words="estimate")
     text = "\n".join([line] * 40 + ["3 likes"])
     docs = step.apply(documents({"text": [text, text], "lang": [lang, None]}).within(step.name))
     kept, _ = docs.split()

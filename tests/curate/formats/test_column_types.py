@@ -32,7 +32,8 @@ from curate.formats.reading import PartitionReader
 
 LEAVES = [
     pa.null(), pa.bool_(), pa.int8(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(),
-    pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.binary(),
+    pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view(),
+    pa.dictionary(pa.int8(), pa.string()),
     pa.date32(), pa.timestamp("s"), pa.timestamp("ns"), pa.timestamp("ms", "UTC"),
     pa.timestamp("us", "Europe/Berlin"), pa.decimal128(5, 2), pa.decimal128(38, 0),
 ]  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from curate.formats.columns import Columns, fits, kind_of
@@ -45,3 +47,23 @@ def test_a_column_of_names_or_digests_is_not_advised_as_text() -> None:
     for more, advised in cases:
         advice = missing_text([{**names, **more}], Columns())
         assert advice and advice.partition("--text-column ")[2] == advised
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_a_path_leads_to_the_text_in_a_struct_whose_rest_is_kept(bench, ending):
+    rows = [{"doc": {"text": "One.", "about": {"n": 7}}}, {"doc": None}]
+    source = bench.jsonl("a.jsonl", rows)
+    if ending == "parquet":
+        source = bench.folder / "a.parquet"
+        pq.write_table(pa.Table.from_pylist(rows), source)
+    bench.run(["dedup_exact"], source, read={"columns": {"text": "doc.text", "id": "doc.about.n"}})
+    (row,) = bench.rows("out")
+    assert (row["id"], row["text"]) == ("7", "One.")
+    assert "One." not in str(row["doc"]) and "7" in str(row["doc"])
+    assert [r["rule"] for r in bench.rows("out", "rejected")] == ["no_text"]
+
+
+def test_texts_in_structs_are_advised() -> None:
+    assert "give --text-column doc.text" in (
+        missing_text([{"doc": {"text": "a b"}}], Columns()) or ""
+    )

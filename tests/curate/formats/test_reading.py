@@ -86,8 +86,9 @@ def test_a_file_with_replaced_bytes_has_one_line_on_them(tmp_path: Path, name: s
     assert place["what"].endswith(f"invalid in {encoding}")
 
 
-def test_replaced_bytes_of_parquet_are_counted(tmp_path: Path) -> None:
-    values = pa.array([b"fine", b"bad \xff", None, "\ufffd".encode()], pa.binary())
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()], ids=str)
+def test_replaced_bytes_of_parquet_are_counted(tmp_path: Path, kind: pa.DataType) -> None:
+    values = pa.array([b"fine", b"bad \xff", None, "\ufffd".encode()], kind)
     pq.write_table(pa.table({"text": values, "name": values}), tmp_path / "a.parquet")
     (place,) = Read(tmp_path / "a.parquet").corrupt
     assert place["what"].startswith("1 replacement character (U+FFFD)")

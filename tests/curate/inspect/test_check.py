@@ -123,8 +123,6 @@ def test_shards_and_a_tokenizer_are_checked_where_they_lie(made):
     encode = ("tokenizer", "encode", source, "--tokenizer", tokenizer, "-o", shards)
     made.command(*encode)
     assert [made.command("check", folder).returncode for folder in (tokenizer, shards)] == [0, 0]
-    done = made.command("verify", shards, "--json")
-    assert done.returncode == 0 and json.loads(done.stdout)["disagree"] == 0, done.stderr
 
     flip(one(shards, "tokens-*.bin"))
     done = made.command("check", shards)

@@ -21,8 +21,8 @@ if find_spec("sklearn") is None:  # importing it takes seconds
 from curate.api.model_settings import MixSearch
 from curate.cli.app import invoke
 from curate.experiment import runs
-from curate.experiment.runs import EngineChoice
-from curate.lab.mixtures import prepare, search_mixture
+from curate.lab.mixtures import search_mixture
+from curate.run.records import Options
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import json_values
 from tests.curate.experiment.small_experiments import SETS, Here, write
@@ -73,7 +73,7 @@ def trained(monkeypatch):
 
 def search(sources, texts, out, weights=None, **changes):
     chosen = MixSearch.of(**{**CHOSEN, **changes})
-    place = EngineChoice(quiet=True, workers=1)
+    place = Options(quiet=True, workers=1)
     return search_mixture(sources, texts, weights or {}, out, chosen, SETS, place)
 
 
@@ -169,32 +169,10 @@ def test_epoch_caps_hold_and_mix_and_pretrain_accept_the_printed_commands(
     assert list(Path(tmp_path / "model").rglob("train.json"))
 
 
-def test_shards_are_taken_as_they_are_and_keep_the_runs_of_their_documents(
-    inputs, done, trained, tmp_path
-):
-    out = tmp_path / "out"
-    shutil.copytree(done[1], out)
+def test_token_shards_are_refused_in_a_line(inputs, done, tmp_path):
     shards = {source.name: source.shards for source in done[0].sources}
-    again = search(shards, {"mixed": inputs[1]}, out)
-    bits = [[p.bits_per_byte for p in figures.points] for figures in (done[0], again)]
-    assert bits[0] == bits[1] and not trained
-    assert again.eval["mixed"].overlap is None
-    assert again.commands()[0].startswith("--weights greek=")
-
-
-def test_shards_of_different_tokenizers_are_refused_in_a_line(inputs, done, tmp_path, capsys):
-    other = MixSearch.of(**{**CHOSEN, "vocab": 270})
-    place = EngineChoice(quiet=True, workers=1)
-    texts = {"mixed": inputs[1]}
-    latin = prepare(two(inputs), texts, tmp_path / "other", other, SETS, place).sources[1].shards
-    words = [f"greek={done[0].sources[0].shards}", f"latin={latin}"]
-    command = ["mix", "search", *words, "--on", f"m={inputs[1]}", "--tokens=99", "--total=99"]
-    assert invoke([*command, "-q", "-o", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert "were encoded by different tokenizers" in error and error.count("\n") == 1
-    command[2] = f"greek={inputs[0]['greek']}"
-    assert invoke([*command, "-q", "-o", str(tmp_path / "out")]) == 2
-    assert "for all sources" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="is token shards: give the documents"):
+        search(shards, {"mixed": inputs[1]}, tmp_path)
 
 
 def test_another_vocabulary_needs_another_folder(inputs, done):

@@ -286,32 +286,6 @@ def test_tokens_are_counted_by_the_tokenizer_that_is_named(bench):
     )
 
 
-def test_token_shards_of_a_source_give_its_counts_and_others_are_refused(bench):
-    bench.run([{"tokenizer": {"vocab": 300}}], bench.folder / "wiki", out="vocab")
-    bench.run(
-        [{"shards": {"tokenizer": str(bench.folder / "vocab")}}], bench.folder / "wiki", out="ids"
-    )
-    named = {"tokenizer": str(bench.folder / "vocab")}
-    counted = record(mix(bench, "by-tokenizer", **named))
-    shards = {"wiki": str(bench.folder / "ids")}
-    assert record(mix(bench, "by-shards", shards=shards, **named)) == counted
-    assert bench.bytes_of("by-shards") == bench.bytes_of("by-tokenizer")
-    with pytest.raises(UsageError, match="they end before document web-100"):
-        mix(bench, "no", shards={"web": str(bench.folder / "ids")}, **named)
-    bench.jsonl("other.jsonl", rows("other", 100))
-    with pytest.raises(UsageError, match=r"have document wiki-0 of .* source has other-0 of"):
-        mix(bench, "no", "o=other.jsonl", shards={"o": str(bench.folder / "ids")}, **named)
-    bench.jsonl("wiki2.jsonl", rows("wiki", 59, lang="en"))
-    with pytest.raises(UsageError, match="go on with document wiki-59"):
-        mix(bench, "no", "w=wiki2.jsonl", shards={"w": str(bench.folder / "ids")}, **named)
-    other = bench.folder / "other-tokenizer.json"
-    other.write_text((bench.folder / "vocab/tokenizer.json").read_text() + "\n")
-    with pytest.raises(UsageError, match="a tokenizer other than"):
-        mix(bench, "no", shards=shards, tokenizer=str(other))
-    with pytest.raises(UsageError, match="is not a source"):
-        mix(bench, "no", shards={"x": "y"}, **named)
-
-
 @pytest.mark.parametrize(
     "settings, message",
     [

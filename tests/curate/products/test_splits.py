@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import defaultdict
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.products.splits import _draws
+from curate.products.splits import _draws, connected
 from tokenize_kit.shards.shuffle import DocumentKeys, keys
 
 WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
@@ -117,3 +118,27 @@ def test_ids_without_a_draw_fall_back_to_their_hash(names, value):
     draws = DocumentKeys.of_ids(some, np.full(len(some), value, np.uint64))
     wanted = np.where(np.isin(hashes, some), np.uint64(value), hashes)
     assert draws.of(ids).tolist() == wanted.tolist()
+
+
+def by_walking(edges, many):
+    """The reference: the least node of everything that can be reached."""
+    near = defaultdict(set)
+    for a, b in edges:
+        near[a].add(b)
+        near[b].add(a)
+    least = list(range(many))
+    for start in range(many):
+        seen, todo = {start}, [start]
+        while todo:
+            for node in near[todo.pop()] - seen:
+                seen.add(node)
+                todo.append(node)
+        least[start] = min(seen)
+    return least
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19)), max_size=30))
+def test_clusters_are_what_walking_from_document_to_document_finds(edges):
+    a, b = (np.array([e[i] for e in edges], np.int64) for i in (0, 1))
+    assert connected(a, b, 20).tolist() == by_walking(edges, 20)

@@ -6,9 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import datasets
 import duckdb
-import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -61,6 +59,9 @@ def test_names_with_a_dot_and_no_name_stay_columns_of_their_own(bench: Any) -> N
 
 
 def test_a_snapshot_is_one_table_to_its_readers(grown: Home) -> None:
+    import datasets
+    import pandas
+
     folder = grown.folder()
     parts = sorted(folder.glob("*.parquet"))
     assert len({str(pq.read_schema(part)) for part in parts}) == 1

@@ -183,9 +183,12 @@ def test_a_part_that_cannot_be_read_is_named(home):
 
 
 def test_purging_removes_the_snapshots_that_hold_them(home):
+    home.refresh(home.bench.jsonl("x.jsonl", [{"text": "x"}]))
     done = home.bench.command("forget", home.path, "--id", "a", "--purge")
     assert done.returncode == 0 and len(home.snapshots()) == 1
-    assert "--rollback can no longer return to it (none remains)" in done.stdout
+    assert "--rollback can no longer return to them (none remains)" in done.stdout
+    back = home.bench.command("refresh", "--rollback", "parent", "-o", home.path)
+    assert back.returncode == 2 and "any more (removed by forget --purge or --keep)" in back.stderr
     assert "1 document that matches these entries is now in no snapshot" in done.stdout
     again = home.bench.command("forget", home.path, "--id", "a", "--purge")
     assert "removed" not in again.stdout

@@ -207,7 +207,7 @@ def test_a_step_that_needs_later_documents_is_refused_by_name(bench, step, reaso
             ),
             ({"dedup_suffix_array": {"keep": "none", "threshold": 40}}, {"keep": "first"}),
             (
-                {"dedup_suffix_array": {"keep": "longest-context", "threshold": 40}},
+                {"dedup_suffix_array": {"survivor": "longest", "threshold": 40}},
                 {"keep": "first"},
             ),
         ],
@@ -360,7 +360,7 @@ def test_going_back_makes_later_inputs_new_again(bench):
         run.roll_back(home.path, "nowhere", RefreshOptions(quiet=True))
 
 
-def test_snapshots_stay_for_days_and_the_current_one_always(bench):
+def test_the_newest_snapshots_stay(bench):
     from datetime import timedelta
 
     from tests.curate.refresh.growing import START
@@ -368,9 +368,9 @@ def test_snapshots_stay_for_days_and_the_current_one_always(bench):
     home = Home(bench, [{"dedup_exact": {}}])
     files = [bench.jsonl(f"{i}.jsonl", [{"text": f"Text {i}."}]) for i in range(4)]
     for day, file in enumerate(files):
-        done = home.refresh(file, keep_days=1.5, now=START + timedelta(days=day))
+        done = home.refresh(file, keep=2, now=START + timedelta(days=day))
     assert len(home.snapshots()) == 2
-    done = home.refresh(*files, keep_days=1, now=START + timedelta(days=30))
+    done = home.refresh(*files, keep=1, now=START + timedelta(days=30))
     assert not done.new and home.snapshots() == [done.name]
     assert len(home.ids()) == 4  # all documents of those that are gone
 

@@ -61,6 +61,37 @@ def test_stats_and_mixes_know_the_scores(made: Bench, source: str) -> None:
     assert sorted(names(made, "mixed")) == sorted(with_mix)
 
 
+PRODUCTS = {
+    "loss-00000.mask": [{"tokenizer": {"vocab": 300}}, {"shards": {"loss_mask": "learn"}}],
+    "language.bin": [{"language_model": {"column": "kind", "bucket": 100, "epochs": 1}}],
+    "search-ids.arrow": ["search_index"],
+    "perplexity.bin": [{"perplexity_model": {"discount_fallback": True}}],
+}
+
+
+@pytest.mark.parametrize(
+    "file", [*list(PRODUCTS)[:-1], pytest.param("perplexity.bin", marks=pytest.mark.lab)]
+)
+def test_products_of_an_out_of_its_corpus_and_of_the_input_are_the_same(bench: Bench, file) -> None:
+    rows = [{**row, "learn": n % 3 == 0, "kind": "ab"[n % 2]} for n, row in enumerate(pages(40))]
+    texts = bench.jsonl("in.jsonl", rows)
+    bench.run(["ratios"], texts, out="one")
+    made = []
+    for number, source in enumerate((bench.folder / "one", bench.folder / "one/corpus", texts)):
+        bench.run(PRODUCTS[file], source, out=f"product{number}")
+        made.append((bench.folder / f"product{number}" / file).read_bytes())
+    assert made[0] == made[1] == made[2]
+
+
+def test_a_refresh_reads_the_corpus_of_a_run(made: Bench) -> None:
+    (made.folder / "again.yaml").write_text(
+        "steps: [{column_filter: {column: c4.sentences, min: 1}}]"
+    )
+    for home, source in (("home", "one"), ("other", "one/corpus")):
+        done = made.command("refresh", "again.yaml", made.folder / source, "-o", home, "-q")
+        assert done.returncode == 0 and f"{len(made.ids('one'))} kept" in done.stdout, done.stderr
+
+
 def test_an_input_with_attributes_of_its_own_keeps_them_beside_ours(bench: Bench) -> None:
     texts = ["The river runs past the old mill."] * 2
     own = pa.array([{"toxicity": 0.5}, None])

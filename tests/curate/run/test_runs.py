@@ -285,6 +285,18 @@ def test_a_list_that_is_not_there_is_named_before_anything_runs(bench):
         bench.run([{"c4": {"badwords": str(bench.folder / "nowhere.txt")}}], source)
 
 
+def test_skipped_files_are_counted_by_reason_and_empty_files_come_last(bench):
+    bench.jsonl("in/a.jsonl", [{"text": "One."}])
+    for name, held in {"b.jsonl": "", "c.eml": "x", "d.mbox": "y", "e.mbox": "z"}.items():
+        (bench.folder / "in" / name).write_text(held)
+    done = bench.command("dedup", bench.folder / "in", "-o", bench.folder / "out")
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("note: skipped")]
+    unknown, empty, known = line.split("; ")[1:]
+    assert unknown.startswith("3: unknown format (2 .mbox, 1 .eml), such as ")
+    assert empty.startswith("1: an empty file, such as ") and empty.endswith("b.jsonl")
+    assert known.startswith("known are ") and "wacz" in known
+
+
 def test_dropped_values_and_damage_are_counted_named_and_noted_once(bench):
     lines = [{"id": "a", "text": "b", "html": "x" * 3000}, *["{bad}"] * 230]
     source = bench.jsonl("in/a.jsonl", lines)

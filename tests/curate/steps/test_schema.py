@@ -35,7 +35,7 @@ def schema() -> dict[str, Any]:
 
 
 def is_valid(recipe: Any) -> bool:
-    validator = jsonschema.Draft202012Validator(shipped_schema())
+    validator = jsonschema.Draft202012Validator(shipped_schema(FILE))
     return bool(validator.is_valid(recipe))
 
 
@@ -48,7 +48,7 @@ def test_the_checked_in_schema_is_that_of_the_fields(schema: dict[str, Any]) -> 
 def test_an_entry_that_is_missing_or_of_an_older_source_falls_back_to_the_class(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shipped, fields = shipped_schema()["$defs"], class_schema(step_class("c4"))
+    shipped, fields = shipped_schema(FILE)["$defs"], class_schema(step_class("c4"))
     assert definition_of("c4") is shipped["c4"]
     older = {**shipped["c4"], "$comment": "0 curate.filters.c4", "properties": {}}
     monkeypatch.setitem(shipped, "c4", older)

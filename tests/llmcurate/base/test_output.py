@@ -83,12 +83,6 @@ def test_bytes_of_a_name_that_are_no_utf_8_have_one_escape():
     assert visible(os.fsdecode(b"caf\xe9.jsonl")) == "caf\\xe9.jsonl"
 
 
-def test_colours_are_let_through_only_where_they_are_ours(capsys):
-    echo("\x1b[1mbold\x1b[0m \x1b]0;title", colours=True)
-    echo("\x1b[1mbold")
-    assert capsys.readouterr().out == "\x1b[1mbold\x1b[0m \u241b]0;title\n\u241b[1mbold\n"
-
-
 def test_a_stream_that_lacks_a_character_gets_an_escape(monkeypatch):
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, "ascii", write_through=True))

@@ -23,11 +23,6 @@ def test_text_is_no_markup() -> None:
     assert table((), [["[red]x[/red]", "y"]], indent=2) == ["  [red]x[/red]  y"]
 
 
-def test_only_bold_cells_have_codes() -> None:
-    lines = table(("", "a"), [["x", "1"], ["y", "22"]], bold=[(1, 1)])
-    assert lines == ["    a", "x   1", "y  \x1b[1m22\x1b[0m"]
-
-
 def test_a_table_without_rows_is_its_head() -> None:
     assert table(("a", "b"), []) == ["a  b"]
 

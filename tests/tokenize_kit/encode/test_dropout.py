@@ -79,8 +79,8 @@ def test_two_runs_give_the_same_shards_and_one_line_says_why(both, tmp_path):
 
 def test_sampling_draws_with_the_rate_that_is_asked(both, tmp_path):
     plain, folder = both
-    if Encoder(plain).drawn is None:
-        pytest.skip("sampling is for byte-level BPE and Unigram")
+    if Encoder(plain).plan is None:
+        pytest.skip("sampling is for byte-level BPE")
     plain_bytes, _ = shards(folder, tmp_path / "a")
     drawn, said = shards(folder, tmp_path / "b", sampling=0.5)
     assert len(drawn) > len(plain_bytes) and said == []

@@ -13,7 +13,7 @@ from tests.tokenize_kit.sentencepiece_models import HARD, LINES, ODD, encoded, t
 from tokenize_kit.encode.normalize import read_charsmap
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.formats.forms import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
-from tokenize_kit.formats.sentencepiece_model import Piece, read_model
+from tokenize_kit.formats.sentencepiece_model import read_model
 from tokenize_kit.formats.tokenizer_json import Unsupported
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -101,8 +101,8 @@ SCORES = st.sampled_from([-1.0, -1.5, -2.0, -2.7, -3.1, -7.3, 0.0, 0.3, 1e-3])
 def test_any_vocabulary_gives_the_ids_of_the_library(pieces, kind, texts):
     """Equal scores, unused pieces, symbols, characters without a piece, spaces anywhere."""
     model = BARE[kind]
-    own = [Piece(text, score, sort) for text, (score, sort) in pieces.items()]
-    encoder, library = opened(with_pieces(model, [Piece("<unk>", 0.0, UNKNOWN), *own]))
+    own = [(text, score, sort) for text, (score, sort) in pieces.items()]
+    encoder, library = opened(with_pieces(model, [("<unk>", 0.0, UNKNOWN), *own]))
     if encoder.reason:
         assert "unused" in encoder.reason
     assert encoded(encoder, texts) == library.Encode(texts)
@@ -114,8 +114,8 @@ BARE = {kind: trained(kind, vocab_size=60) for kind in ("unigram", "bpe")}
 def test_a_token_over_two_scripts_is_found():
     """One that begins with a space and goes on in characters of which most pairs are rare."""
     names = ["a", "\u2581", "臣", "闻", "之", "闻之", "\u2581臣", "\u2581臣闻之"]
-    own = [Piece(name, -float(k), NORMAL) for k, name in enumerate(sorted(names, key=len))]
-    encoder, library = opened(with_pieces(BARE["bpe"], [Piece("<unk>", 0.0, UNKNOWN), *own]))
+    own = [(name, -float(k), NORMAL) for k, name in enumerate(sorted(names, key=len))]
+    encoder, library = opened(with_pieces(BARE["bpe"], [("<unk>", 0.0, UNKNOWN), *own]))
     texts = ["a 臣闻之", "臣闻之 臣闻 a", "之 臣闻之闻之 之"]
     assert encoder.reason is None
     assert encoded(encoder, texts) == library.Encode(texts)
@@ -144,7 +144,7 @@ def test_other_kinds_of_models_go_to_the_library_and_are_named(kind):
 
 
 def test_control_and_byte_pieces_never_come_out_of_their_spelling():
-    pieces = [Piece("<unk>", 0, UNKNOWN), Piece("</s>", 0, CONTROL), Piece("a", -1, NORMAL)]
+    pieces = [("<unk>", 0, UNKNOWN), ("</s>", 0, CONTROL), ("a", -1, NORMAL)]
     encoder, library = opened(with_pieces(BARE["unigram"], pieces))
     assert encoded(encoder, ["a</s>a"]) == library.Encode(["a</s>a"]) == [[0, 2, 0, 2]]
     encoder, library = opened(trained("bpe", byte_fallback=True))

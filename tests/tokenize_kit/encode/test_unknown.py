@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
 from llmcurate.base.errors import RunFailed
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.judge.candidate import open_candidate
+from tokenize_kit.judge.tally import Tally, Texts
 from tokenize_kit.shards.writer import Layout, encode_shards
 
 SPECIAL = ("<oov>", "<unk-like>", "</s>")
@@ -68,6 +69,40 @@ def test_a_manifest_counts_unknown_tokens(batch_of, tmp_path: Path) -> None:
     Tokenizer.from_file(str(tmp_path / "one" / "tokenizer.json"))  # without the byte order mark
     manifest = encode_shards([batch_of(("1", "a b"))], file, tmp_path / "two", layout)
     assert "unknown_tokens" not in manifest
+
+
+@pytest.mark.parametrize("form", [None, normalizers.Lowercase()])
+def test_a_manifest_counts_characters_that_a_model_leaves_out(
+    batch_of, tmp_path: Path, form: normalizers.Normalizer | None
+) -> None:
+    file = saved(tmp_path, models.BPE(IDS, []))
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.normalizer = form
+    tokenizer.save(str(file))
+    texts = batch_of(("1", "a b? a"), ("2", "\u0e01 A a"))
+    manifest = encode_shards([texts], file, tmp_path / "out", Layout(eos_token="</s>"))
+    left_out, tokens = (2, 7) if form else (3, 6)
+    assert (manifest["left_out"], manifest["tokens"]) == (left_out, tokens)
+
+
+@pytest.mark.parametrize(
+    "letters, cutter",
+    [
+        ("ab\u2581", pre_tokenizers.Metaspace()),
+        ("ab\u0120\u00e2\u0122", pre_tokenizers.ByteLevel()),
+    ],
+)
+def test_left_out_characters_are_counted_beside_signs_for_spaces_and_bytes(
+    letters: str, cutter: pre_tokenizers.PreTokenizer, tmp_path: Path
+) -> None:
+    tokenizer = Tokenizer(models.BPE({letter: k for k, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = cutter
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    tally = Tally(open_candidate(tmp_path / "tokenizer.json"))
+    tally.add(Texts.of(*pack(["a b \u2014 \u0e01 ab\u2014".encode(), b"a ab"])))
+    figures = tally.result()
+    assert (figures["left_out"], figures["unknown"]) == (3, 0)
+    assert figures["unknown_share"] == 3 / (figures["tokens"] + 3)
 
 
 def test_a_text_that_a_model_cannot_spell_is_named_with_the_file(batch_of, tmp_path: Path) -> None:

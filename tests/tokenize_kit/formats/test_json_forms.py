@@ -25,11 +25,11 @@ def unigram(byte_fallback=False):
     """As transformers' converters write it, with the precompiled normaliser beside it."""
     model = model_of("unigram", byte_fallback)
     vocab = [
-        (p.text, -1e6 if byte_fallback and p.kind != NORMAL else p.score) for p in model.pieces
+        (text, -1e6 if byte_fallback and kind != NORMAL else score)
+        for text, score, kind in model.pieces
     ]
-    unknown = next(k for k, piece in enumerate(model.pieces) if piece.kind == UNKNOWN)
-    tokenizer = Tokenizer(models.Unigram(vocab, unknown, byte_fallback))
-    control = [piece.text for piece in model.pieces if piece.kind in (CONTROL, UNKNOWN)]
+    tokenizer = Tokenizer(models.Unigram(vocab, model.unknown, byte_fallback))
+    control = [text for text, _, kind in model.pieces if kind in (CONTROL, UNKNOWN)]
     tokenizer.add_special_tokens([AddedToken(t, special=True) for t in control])
     return tokenizer, normalizers.Precompiled(model.charsmap)
 
@@ -37,13 +37,13 @@ def unigram(byte_fallback=False):
 def byte_pairs(byte_fallback=True, fuse_unk=True):
     """Every two pieces that spell a third, those of the best score first."""
     model = model_of("bpe", byte_fallback)
-    vocab = {piece.text: k for k, piece in enumerate(model.pieces)}
-    best = sorted((p for p in model.pieces if p.kind == NORMAL), key=lambda piece: -piece.score)
+    vocab = {text: k for k, (text, _, _) in enumerate(model.pieces)}
+    best = sorted((p for p in model.pieces if p[2] == NORMAL), key=lambda piece: -piece[1])
     merges = [
-        (piece.text[:cut], piece.text[cut:])
-        for piece in best
-        for cut in range(1, len(piece.text))
-        if piece.text[:cut] in vocab and piece.text[cut:] in vocab
+        (text[:cut], text[cut:])
+        for text, _, _ in best
+        for cut in range(1, len(text))
+        if text[:cut] in vocab and text[cut:] in vocab
     ]
     return Tokenizer(
         models.BPE(vocab, merges, unk_token="<unk>", byte_fallback=byte_fallback, fuse_unk=fuse_unk)

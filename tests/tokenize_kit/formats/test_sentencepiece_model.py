@@ -8,11 +8,7 @@ import pytest
 
 from tests.tokenize_kit.formats.pieces import with_pieces
 from tokenize_kit.formats.forms import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
-from tokenize_kit.formats.sentencepiece_model import (
-    NotAModel,
-    Piece,
-    read_model,
-)
+from tokenize_kit.formats.sentencepiece_model import NotAModel, read_model
 
 sentencepiece = pytest.importorskip("sentencepiece")
 
@@ -36,8 +32,12 @@ def raw():
 def test_pieces_are_those_of_the_library(raw):
     library = sentencepiece.SentencePieceProcessor(model_proto=raw)
     model = read_model(raw)
-    assert [p.text for p in model.pieces] == [library.id_to_piece(k) for k in range(len(library))]
-    assert [p.score for p in model.pieces] == [library.get_score(k) for k in range(len(library))]
+    assert [text for text, _, _ in model.pieces] == [
+        library.id_to_piece(k) for k in range(len(library))
+    ]
+    assert [score for _, score, _ in model.pieces] == [
+        library.get_score(k) for k in range(len(library))
+    ]
     asked = {
         UNKNOWN: library.is_unknown,
         CONTROL: library.is_control,
@@ -45,11 +45,11 @@ def test_pieces_are_those_of_the_library(raw):
         BYTE: library.is_byte,
     }
     for kind, is_it in asked.items():
-        ids = [k for k, piece in enumerate(model.pieces) if piece.kind == kind]
+        ids = [k for k, piece in enumerate(model.pieces) if piece[2] == kind]
         assert ids == [k for k in range(len(library)) if is_it(k)]
-    assert [p.text for p in model.pieces if p.kind == USER_DEFINED] == ["<x>"]
-    assert (model.kind, model.byte_fallback, model.add_dummy_prefix) == (1, True, True)
-    assert (model.remove_extra_whitespaces, len(model.charsmap) > 1000) == (False, True)
+    assert [text for text, _, kind in model.pieces if kind == USER_DEFINED] == ["<x>"]
+    assert (model.kind, model.byte_fallback, model.prefix) == ("unigram", True, True)
+    assert (model.squeeze, len(model.charsmap) > 1000) == (False, True)
 
 
 def test_the_same_pieces_give_the_same_file(raw):
@@ -58,7 +58,7 @@ def test_the_same_pieces_give_the_same_file(raw):
 
 def test_other_pieces_are_all_that_changes(raw):
     model = read_model(raw)
-    pieces = [*model.pieces[:-1], Piece("zebra", -1.5, NORMAL), Piece("never", 0.0, UNUSED)]
+    pieces = [*model.pieces[:-1], ("zebra", -1.5, NORMAL), ("never", 0.0, UNUSED)]
     library = sentencepiece.SentencePieceProcessor(model_proto=with_pieces(raw, pieces))
     assert len(library) == len(model.pieces) + 1
     assert library.get_score(library.piece_to_id("zebra")) == -1.5
@@ -85,4 +85,4 @@ def test_other_bytes_are_refused(damaged):
 @pytest.mark.parametrize("kind", [0, 7, 1 << 31, 1 << 62])
 def test_a_piece_of_an_unknown_type_is_refused(raw, kind):
     with pytest.raises(NotAModel, match="a piece of another form"):
-        read_model(raw + with_pieces(b"", [Piece("x", 0.0, kind)]))
+        read_model(raw + with_pieces(b"", [("x", 0.0, kind)]))

@@ -7,13 +7,11 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.formats.tokenizer_json import from_letters
 from tokenize_kit.judge.candidate import examine_vocabulary, open_candidate
-from tokenize_kit.judge.compare import compare, cut_text, gini
+from tokenize_kit.judge.compare import compare, cut_text
 from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = ["the cat sat on the mat, then that", "กินข้าวที่บ้าน กินที่บ้าน", "the mat"] * 6
@@ -42,18 +40,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-@given(st.lists(st.integers(0, 50), min_size=2, max_size=12).filter(any))
-def test_gini_is_the_mean_difference_of_all_pairs(values):
-    pairs = sum(abs(a - b) for a in values for b in values)
-    assert gini(values) == pytest.approx(pairs / (2 * len(values) * sum(values)))
-
-
-def test_gini_of_equal_values_is_zero_and_of_one_value_undefined():
-    assert gini([3.0, 3.0, 3.0]) == 0
-    assert gini([0.0, 0.0, 0.0, 4.0]) == pytest.approx(3 / 4)
-    assert gini([3.0]) is None and gini([]) is None and gini([0.0, 0.0]) is None
-
-
 def test_lengths_are_shares_of_the_baseline_by_language_too(folder):
     batch = (*packed(TEXTS), {"lang": LANGUAGES})
     small, large = compare([folder / "small", folder / "large"], [batch], ["lang"], baseline=1)[
@@ -63,13 +49,11 @@ def test_lengths_are_shares_of_the_baseline_by_language_too(folder):
     for small_row, large_row in zip(small["lang"], large["lang"], strict=True):
         assert small_row["label"] == large_row["label"]
         assert small_row["nsl"] == small_row["tokens"] / large_row["tokens"]
-    costs = [row["tokens_a_byte"] for row in small["lang"]]
-    assert small["gini_a_byte"] == pytest.approx(abs(costs[0] - costs[1]) / sum(costs) / 2)
 
 
-def test_without_a_baseline_there_is_no_nsl_and_without_languages_no_gini(folder):
+def test_without_a_baseline_there_is_no_nsl(folder):
     (results,) = compare([folder / "small"], [(*packed(TEXTS), {})], ["lang"])["tokenizers"]
-    assert "nsl" not in results and results["gini_a_byte"] is None
+    assert "nsl" not in results
 
 
 def test_ranks_are_judged_as_the_same_merges_in_a_tokenizer_json(folder):

@@ -287,37 +287,6 @@ def test_rows_beyond_the_vocabulary_are_taken_first(old, tmp_path):
     assert np.array_equal(now[290:], was[290:]) and not np.array_equal(now[:290], was[:290])
 
 
-def test_random_rows_have_mean_and_covariance_of_the_old_and_go_by_seed(old, tmp_path):
-    rng = np.random.default_rng(5)
-    stored = (rng.normal(size=(280, 4)) @ rng.normal(size=(4, 4)) + 3).astype(np.float32)
-    head = (stored[:, ::-1].copy(), "F32")
-    write_tensors(
-        tmp_path / "x.safetensors", {"wte.weight": (stored, "F32"), "lm_head.weight": head}
-    )
-    files = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        rows = Rows(tmp_path / "x.safetensors", init="random", seed=seed)
-        card = extend(old, [pack_texts([*NEW, *SCRIPTS * 9])], tmp_path / name, 150, rows=rows)
-        files.append((tmp_path / name / "embeddings.safetensors").read_bytes())
-    assert files[0] == files[1] != files[2]
-    assert not card.embeddings.tied
-    tables = Checkpoint(tmp_path / "a/embeddings.safetensors")
-    for name, table in (("wte.weight", stored), ("lm_head.weight", head[0])):
-        new = tables.matrix(name)[280:]
-        assert len(new) == 150
-        spread = table.std(0).max()
-        assert np.abs(new.mean(0) - table.mean(0)).max() < 0.35 * spread
-        assert np.abs(np.cov(new.T) - np.cov(table.T)).max() < 0.5 * spread**2
-
-
-def test_embeddings_with_nan_are_refused(old, tmp_path):
-    rows = np.full((280, 4), np.nan, np.float32)
-    write_tensors(tmp_path / "x.safetensors", {"wte.weight": (rows, "F32")})
-    with pytest.raises(LlmcurateError, match="NaN or infinity"):
-        file = tmp_path / "x.safetensors"
-        extend(old, [pack_texts(NEW)], tmp_path / "out", 9, rows=Rows(file, init="random"))
-
-
 def test_the_file_of_embeddings_is_one_of_safetensors(tmp_path):
     library = pytest.importorskip("safetensors.numpy")
     rows = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
-from typer.testing import CliRunner
 
-from curate.cli.app import whole_app
 from llmcurate.base.errors import LlmcurateError
 from tests.parameters import drawn
 from tests.tokenize_kit.sentencepiece_models import trained
@@ -22,7 +20,6 @@ from tokenize_kit.formats.forms import CannotHold
 from tokenize_kit.lab.addition import Rows
 from tokenize_kit.lab.embeddings import Checkpoint, write_tensors
 from tokenize_kit.lab.join import join
-from tokenize_kit.lab.prune import prune
 from tokenize_kit.learn.training import train_tokenizer
 
 OLD = ["the cat sat on the mat, then that; they ran", "low lower lowest new newer"] * 20
@@ -227,52 +224,6 @@ def test_a_normaliser_that_no_other_format_has_stays(tmp_path):
     assert b" neue" in union and b" Matte" not in union
     with pytest.raises(CannotHold, match="Lowercase"):
         convert(tmp_path / "both", tmp_path / "x.model", "sentencepiece")
-
-
-def test_the_command_says_what_both_had(pair, tmp_path):
-    (tmp_path / "t.jsonl").write_text(json.dumps({"text": NEW[0]}) + "\n")
-    start = ["tokenizer", "extend", str(pair[0]), "-o", str(tmp_path / "out")]
-    arguments = [*start, "--from", str(pair[1]), "--on", str(tmp_path / "t.jsonl")]
-    result = CliRunner().invoke(whole_app(), arguments)
-    assert result.exit_code == 0, result.output
-    assert f"{pair[3].common_tokens:,} in both" in result.output
-    assert "bytes per token: " in result.output
-    for wrong in (start, [*start, "--from", str(pair[1]), "--vocab", "3", "--on", "x"]):
-        assert "--on CORPUS and --vocab N, or --from" in str(
-            CliRunner().invoke(whole_app(), wrong).exception
-        )
-
-
-def test_pruning_a_join_to_the_first_tokenizer_restores_it(pair, tmp_path):
-    """So join and prune undo each other: the same tokens and ids, and texts encoded as before."""
-    card = prune(pair[2], None, tmp_path / "back", common=pair[0])
-    a, back = open_tokenizer(pair[0]), open_tokenizer(tmp_path / "back")
-    assert list(token_texts(back.form)) == list(token_texts(a.form))
-    assert card.dropped == pair[3].new_tokens and card.common_with == "tokenizer.json"
-    for text in (*OLD[:2], *NEW[:2], "x1 \t\n"):
-        assert ids_of(back, text) == ids_of(a, text)
-
-
-def test_pruning_to_common_tokens_keeps_them_and_their_merge_parts(pair, tmp_path):
-    card = prune(pair[0], None, tmp_path / "both", common=pair[1])
-    own, theirs, kept = (
-        set(token_texts(open_tokenizer(folder).form))
-        for folder in (pair[0], pair[1], tmp_path / "both")
-    )
-    assert own & theirs <= kept < own and card.texts_without_dropped_tokens > 20
-    if merges := getattr(open_tokenizer(tmp_path / "both").form, "merges", ()):
-        spell = (lambda part: part) if isinstance(merges[0][0], bytes) else str.encode
-        parts = {spell(part) for pair_of_parts in merges for part in pair_of_parts}
-        assert kept - theirs <= parts
-    else:  # the lowest and the highest score stay, and characters
-        assert len([token for token in kept - theirs if len(token.decode()) > 1]) <= 2
-    arguments = ["tokenizer", "prune", str(pair[0]), "--common-with", str(pair[1]), "-o"]
-    result = CliRunner().invoke(whole_app(), [*arguments, str(tmp_path / "again")])
-    assert result.exit_code == 0, result.output
-    name = "tokenizer.json"
-    assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "both" / name).read_bytes()
-    wrong = CliRunner().invoke(whole_app(), [*arguments, str(tmp_path / "x"), "--min-count", "1"])
-    assert "give one of" in str(wrong.exception)
 
 
 def test_a_file_as_transformers_writes_xlm_rs_is_joined_and_joins(tmp_path):

@@ -35,7 +35,7 @@ def test_transplanting_to_the_same_tokenizer_keeps_all_rows(tokenizers, model):
     tokenizer = open_tokenizer(tokenizers / model)
     table = table_of(tokenizer, extra=3)  # padding goes
     move = Transplant(tokenizers / model, tokenizers / model)
-    assert np.array_equal(move.rows(table, 0), table[: tokenizer.size])
+    assert np.array_equal(move.rows(table), table[: tokenizer.size])
     assert move.describe()["common_tokens"] == tokenizer.size
 
 
@@ -44,7 +44,7 @@ def test_transplanting_to_the_same_tokenizer_keeps_all_rows(tokenizers, model):
 def test_tokens_of_both_keep_their_rows_and_others_are_means(tokenizers, old, new):
     before, after = open_tokenizer(tokenizers / old), open_tokenizer(tokenizers / new)
     table = table_of(before)
-    rows = Transplant(tokenizers / old, tokenizers / new).rows(table, 0)
+    rows = Transplant(tokenizers / old, tokenizers / new).rows(table)
     own, other = ids_of(before), ids_of(after)
     assert np.array_equal(rows[other["special", ""]], table[own["special", ""]])  # ends of texts
     shared = own.keys() & other.keys()
@@ -62,23 +62,11 @@ def test_tokens_of_both_keep_their_rows_and_others_are_means(tokenizers, old, ne
     assert np.isfinite(rows).all() and len(rows) == after.size
 
 
-def test_random_rows_go_by_seed_and_table(tokenizers):
-    before = open_tokenizer(tokenizers / "bpe")
-    table = table_of(before)
-
-    def made(seed, turn):
-        move = Transplant(tokenizers / "bpe", tokenizers / "bpe2", "random", seed)
-        return move.rows(table, turn)
-
-    assert np.array_equal(made(1, 0), made(1, 0)) and np.array_equal(made(1, 1), made(2, 0))
-    assert not np.array_equal(made(1, 0), made(2, 0))
-
-
 def test_focus_makes_rows_within_those_of_both(tokenizers):
     before, after = open_tokenizer(tokenizers / "bpe"), open_tokenizer(tokenizers / "bpe2")
     texts = [pack_texts(TEXTS)]
     move = Transplant(tokenizers / "bpe", tokenizers / "bpe2", "focus", texts=lambda: texts)
-    rows, table = move.rows(table_of(before), 0), table_of(before)
+    rows, table = move.rows(table_of(before)), table_of(before)
     assert 0 < move.describe()["focused"] <= len(move.new)
     for ids, weights in move.blends:
         if weights is not None:
@@ -87,5 +75,5 @@ def test_focus_makes_rows_within_those_of_both(tokenizers):
     assert (rows.max(0) <= table.max(0) + 1e-6).all() and len(rows) == after.size
     with pytest.raises(LlmcurateError, match="learns from texts"):
         Transplant(tokenizers / "bpe", tokenizers / "bpe2", "focus")
-    with pytest.raises(LlmcurateError, match="choose mean, focus or random"):
+    with pytest.raises(LlmcurateError, match="choose mean or focus"):
         Transplant(tokenizers / "bpe", tokenizers / "bpe2", "zero")

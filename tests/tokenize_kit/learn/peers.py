@@ -208,7 +208,7 @@ class SentencePieceLearner:
             minloglevel=2,
         )
         pieces = read_model(model.getvalue()).pieces
-        return [(p.text.replace(SPACE, " "), p.score) for p in pieces if p.kind == NORMAL]
+        return [(text.replace(SPACE, " "), score) for text, score, kind in pieces if kind == NORMAL]
 
     def _lines(self, kept: set[str]) -> Iterator[str]:
         """The lines, cut at every character that is not kept, as SentencePiece does itself.

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from tests.parameters import mostly_slow
 from tests.tokenize_kit.byte_bpe import split_pattern, train_bpe
 from tokenize_kit.learn.bpe import build_tokenizer, count_words, lay_out_words, learn_merges
 from tokenize_kit.learn.options import DEFAULT_PATTERN
@@ -80,7 +81,7 @@ def test_forgetting_changes_no_merge(real_texts):
     assert results[0] == results[1] == results[2]
 
 
-@pytest.mark.parametrize("digits", ["single", "triples"])
+@pytest.mark.parametrize("digits", mostly_slow(["triples", "single"]))
 def test_real_texts_give_the_same_tokenizer(real_texts, digits):
     assert ours(real_texts, 8000, digits).to_str() == reference(real_texts, 8000, digits).to_str()
 

@@ -199,7 +199,7 @@ def test_words_are_cut_at_characters_that_are_not_kept(words, kept):
     assert counted.frequencies() == sum(
         (Counter({c: w.count(c) * n for c in w}) for w, n in counts.items()), Counter()
     )
-    cut = number_words(counted, sorted(kept))
+    cut = number_words(counted, sorted(map(ord, kept)))
     wanted = [
         ("".join(part), n)
         for word, n in counts.items()
@@ -298,7 +298,7 @@ def test_sentencepiece_shares_most_merges_with_ours(real_texts):
     parts = TrainingOptions(model="char-bpe").counted_parts
     words = split_characters(*count_words([(t, 1) for t in real_texts[::9]], parts).words())
     bases = sorted(choose_characters(words.frequencies(), 1700)[0])
-    numbered = number_words(words, bases)
+    numbered = number_words(words, [*map(ord, bases)])
     ours = token_names(bases, learn_word_merges(numbered, 1700, 2, 99, []))
     theirs = token_names(bases, learn_sentencepiece(numbered, 1700, 99, []))
     assert len(ours) == len(theirs) == 1700

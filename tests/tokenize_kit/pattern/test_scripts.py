@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
-from tests.parameters import drawn
+from tests.parameters import drawn, mostly_slow
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
 from tokenize_kit.pattern.named import PATTERNS, SCRIPT_BOUNDARIES, graphemes, pattern_with
@@ -34,7 +34,7 @@ def pieces(parts, text):
     return [raw[a:z].decode() for a, z in itertools.pairwise([0, *ends])]
 
 
-@pytest.mark.parametrize("name", ["Thai", "Inherited"])
+@pytest.mark.parametrize("name", mostly_slow(["Thai", "Inherited"]))
 def test_every_code_point_is_of_the_engine_s_script(name):
     code_points = np.array([c for c in range(0x110000) if not 0xD800 <= c < 0xE000])
     split = pre_tokenizers.Split(Regex(rf"[^\p{{{name}}}]+"), "removed")

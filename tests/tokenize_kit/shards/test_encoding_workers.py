@@ -12,9 +12,10 @@ import time
 import pyarrow.parquet as pq
 import pytest
 
+from llmcurate.base.disk.process import in_order
 from llmcurate.base.errors import LlmcurateError, RunFailed
 from tokenize_kit.learn.training import train_tokenizer
-from tokenize_kit.shards.writer import Layout, Sizes, encode_shards, in_order
+from tokenize_kit.shards.writer import Layout, Sizes, encode_shards
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def test_results_come_in_order_and_few_items_wait():
             yield number
 
     results = []
-    for item in in_order(slow, items(), lambda item: 10, 3, 60):
+    for item in in_order(slow, items(), 3, lambda item: 10, 60):
         with lock:
             under_way -= 10
         results.append(item)
@@ -144,7 +145,7 @@ def test_results_come_in_order_and_few_items_wait():
 
 
 def test_an_item_over_the_limit_goes_alone():
-    alone = in_order(str, iter([1, 99, 2]), int, 2, 10)
+    alone = in_order(str, iter([1, 99, 2]), 2, int, 10)
     assert list(alone) == ["1", "99", "2"]
 
 
@@ -155,6 +156,6 @@ def test_an_error_is_raised_after_the_results_before_it():
 
     results = []
     with pytest.raises(LlmcurateError, match="the sixth"):
-        for item in in_order(lambda item: item, items(), lambda item: 1, 2, 100):
+        for item in in_order(lambda item: item, items(), 2, most=100):
             results.append(item)
     assert results == [0, 1, 2, 3, 4]

@@ -225,7 +225,6 @@ def test_a_back_end_that_cannot_says_what_it_cannot(monkeypatch):
         attention=BACKENDS["eager"].attention,
         masks=frozenset({"causal"}),
         dtypes=frozenset({torch.float32}),
-        devices=frozenset({"cpu"}),
     )
     monkeypatch.setitem(BACKENDS, "narrow", causal_only)
     with pytest.raises(LlmcurateError, match="mask documents"):

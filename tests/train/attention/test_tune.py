@@ -41,7 +41,7 @@ KEY = 16, torch.float32, False
 
 def measure():
     q = torch.randn(1, 1, 16, 16, requires_grad=True)
-    tune.measure(q, torch.tensor([[7, 16]]))
+    tune.measure(q, (torch.arange(16) >= 7).long()[None])
 
 
 def times(monkeypatch, tried):
@@ -100,8 +100,8 @@ def test_only_cards_without_a_table_are_measured_and_no_deterministic_run(
     monkeypatch.setattr(backends, "generation", lambda device: card)
     monkeypatch.setattr(backends, "fault", lambda *case: None)
     monkeypatch.setattr(
-        tune, "measure", lambda q, ends: calls.append((q.shape[-1], q.dtype, ends.tolist()[0][-1]))
+        tune, "measure", lambda q, own: calls.append((q.shape[-1], q.dtype, own.tolist()[0][-1]))
     )
     train = TrainConfig(attention="triton", precision="bf16", deterministic=deterministic)
     assert backends.try_kernels(preset("tiny"), train, CPU) == []
-    assert calls == ([(32, torch.bfloat16, 4096)] if measured else [])
+    assert calls == ([(32, torch.bfloat16, 7)] if measured else [])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from curate.cli.app import invoke
 from llmcurate.base.errors import LlmcurateError
+from tests.parameters import mostly_slow
 from tests.train.conftest import sentences
 from tests.train.data.feed_settings import MODEL
 from tests.train.loop.small_runs import build, trained
@@ -22,6 +25,7 @@ from lm_eval.tasks import TaskManager  # noqa: E402
 
 from train.evaluate.harness import HarnessModel, run_tasks  # noqa: E402
 
+OWN = ["--task-folder", str(Path(lm_eval.__file__).parent / "tasks" / "arc")]
 SHARED = """\
 task: {name}
 dataset_path: json
@@ -113,7 +117,15 @@ def measured(model, tasks, **options):
     return figures, answers
 
 
-@pytest.mark.parametrize("few_shot", [0, 2])
+@pytest.fixture(scope="module", autouse=True)
+def the_machine_is_not_described():
+    """The harness adds what pip lists, and what compilers and drivers say of themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
+        yield
+
+
+@pytest.mark.parametrize("few_shot", mostly_slow([2, 0]))
 def test_a_run_has_the_figures_of_its_export_under_hf(run, exported, tasks, few_shot):
     ours, own_answers = measured(
         "llmcurate", tasks, model_args=f"pretrained={run},device=cpu", num_fewshot=few_shot
@@ -155,7 +167,14 @@ def test_the_command_prints_the_measures_of_tasks(run, tasks, capsys):
     assert f"{found['rolling']['word_perplexity,none']:.4g}" in capsys.readouterr().out
 
 
-def test_an_unknown_task_is_one_line_with_similar_ones(run, tasks, capsys):
+@pytest.mark.parametrize("all_tasks", mostly_slow([False, True]))  # thousands of files
+def test_an_unknown_task_is_one_line_with_similar_ones(run, tasks, capsys, monkeypatch, all_tasks):
+    def manager(include_path, include_defaults=True):
+        return TaskManager(
+            include_path=include_path, include_defaults=include_defaults and all_tasks
+        )
+
+    monkeypatch.setattr("train.evaluate.harness.TaskManager", manager)
     code = invoke(["evaluate", str(run), "--task", "choise", "--task-folder", str(tasks)])
     error = capsys.readouterr().err
     assert code == 2 and error.count("\n") == 1 and "choice" in error
@@ -165,3 +184,12 @@ def test_what_does_not_fit_in_the_context_is_refused(run, tasks):
     model = HarnessModel(str(run), device="cpu", max_length=8)
     with pytest.raises(LlmcurateError, match="12 tokens to write, the context is 8"):
         run_tasks(model, ["written"], folder=tasks)
+
+
+@pytest.mark.parametrize("folder", mostly_slow([OWN, []]), ids=["its own", "all"])
+def test_without_a_network_a_task_says_what_takes_local_data(run, folder):
+    """A task of the harness, found in its own folder or among all tasks, thousands of files."""
+    command = [sys.executable, "-m", "llmcurate", "evaluate", str(run), "--task", "arc_easy"]
+    done = subprocess.run([*command, *folder], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "--task-folder" in done.stderr and "Retrying" not in done.stderr

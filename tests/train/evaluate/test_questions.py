@@ -133,6 +133,7 @@ def test_a_model_that_reads_prompts_both_ways_reads_contexts_so(tmp_path, model,
         ({"context": "a"}, "questions.jsonl:1: give `context`"),
         ({"context": "a", "continuation": ""}, "empty continuation"),
         ({"context": "a", "choices": ["b", "c"], "answer": 0}, "make it a task"),
+        ({"question": "a", "options": ["b", "c"], "answer": "b"}, "has options: make it a task"),
         ({"context": "\ud800", "continuation": "b"}, "give `context`"),
     ],
 )

@@ -9,6 +9,7 @@ import torch
 
 from llmcurate.base.settings import change as changed
 from llmcurate.base.tokenizer_file import load_tokenizer
+from tests.parameters import few
 from tests.train.generate.streams import continue_ids
 from tests.train.loop.small_runs import build
 from train.data.vocabulary import roles_of_run
@@ -126,7 +127,7 @@ def test_a_full_model_keeps_no_more_than_its_context():
 
 @pytest.mark.parametrize(
     "name",
-    ["position rope", "window and sinks", pytest.param("position t5", marks=pytest.mark.slow)],
+    few(["position rope", "window and sinks", "position t5"], "window and sinks"),
 )
 def test_the_step_is_compiled_once_for_all_lengths(name, monkeypatch):
     """And whole, without a break of the graph."""

@@ -150,7 +150,7 @@ def test_candidates_without_a_mask_are_a_one_line_error():
 def test_prompts_that_cannot_be_filled_are_a_one_line_error():
     with pytest.raises(LlmcurateError, match=r"a text has 33 tokens .*context is 32"):
         fill(encoder(), [[299] * 33], 299, Filling(), Sampling(), seed=0, numbers=[0])
-    with pytest.raises(LlmcurateError, match="'beam': choose mask-predict or gibbs"):
+    with pytest.raises(LlmcurateError, match="method is 'beam': choose one of mask-predict, gibbs"):
         Filling(method="beam")
     with pytest.raises(LlmcurateError, match="rounds is 0"):
         Filling(rounds=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -28,10 +29,9 @@ from train.model.config import SPAN
 from train.model.heads import with_task
 from train.model.presets import preset
 
-onnxruntime = pytest.importorskip("onnxruntime")
-for name in ("onnx", "onnxscript"):
-    pytest.importorskip(name, reason="pip install 'llmcurate[onnx-export]'")
-pytestmark = pytest.mark.lab
+missing = [name for name in ("onnxruntime", "onnx", "onnxscript") if not find_spec(name)]
+reason = f"no {missing}: pip install 'llmcurate[onnx-export]'"
+pytestmark = [pytest.mark.lab, pytest.mark.skipif(bool(missing), reason=reason)]
 
 NAMES = ("none", "some", "all of it")
 MODELS = {
@@ -55,6 +55,8 @@ CASES += [("modernbert", "classify by mean")]
 @pytest.mark.parametrize(("name", "kind"), CASES)
 @torch.no_grad()
 def test_outputs_are_those_of_each_text_by_itself(name, kind, tmp_path, small_tokenizer):
+    import onnxruntime
+
     config = MODELS[name]
     if kind is not None:
         kind, _, pool = kind.partition(" by ")

@@ -266,8 +266,6 @@ def test_a_transplanted_tokenizer_begins_texts_in_the_role_of_the_old_one(
     run = trained(tmp_path / "run", model, small_tokenizer)
     new = shard_folder / "tokenizer.json"
     size = max(load_tokenizer(new).get_vocab().values()) + 1
-    transplant(
-        run, tmp_path / "out", new, lambda table, _: np.resize(table, (size, table.shape[1]))
-    )
+    transplant(run, tmp_path / "out", new, lambda table: np.resize(table, (size, table.shape[1])))
     end = load_tokenizer(new).token_to_id("<|endoftext|>")
     assert load(tmp_path / "out")[0].special.before == (end,)

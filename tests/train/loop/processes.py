@@ -16,8 +16,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.distributed.fsdp
-import torch.distributed.tensor.parallel
 
 from train.config import TrainConfig
 from train.loop.pretrain import pretrain
@@ -25,7 +23,15 @@ from train.model.config import ModelConfig
 
 Run = tuple[Path, Path, ModelConfig, TrainConfig]  # from which folder, into which
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload([__name__, "tests.train.loop.split_models"])
+_FORKS.set_forkserver_preload(
+    [
+        __name__,
+        "tests.train.loop.split_models",
+        "torch.distributed.fsdp",
+        "torch.distributed.tensor.debug",
+        "torch.distributed.tensor.parallel",
+    ]
+)
 
 
 def together(count: int, work: Callable[..., Any], *arguments: Any) -> Any:

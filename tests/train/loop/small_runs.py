@@ -13,7 +13,7 @@ from llmcurate.base.disk.sealed_json import checksum, encode_json, seal, unseal
 from train.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.runs.checkpoint import Keep, Snapshot, State, write
+from train.runs.checkpoint import Keep, State, write
 from train.runs.plan import Plan
 from train.runs.tensors import tensor_checksum
 
@@ -47,7 +47,7 @@ def trained(folder: Path, model: Decoder, tokenizer: Path, **settings: Any) -> P
     train = TrainConfig(context=8, **settings)
     plan = Plan(model=model.config, train=train, shards="0" * 64)
     weights = {name: value.contiguous() for name, value in model.state_dict().items()}
-    snapshot = Snapshot(plan=plan, state=State(step=7, tokens=99), tensors={"model": weights})
-    write(folder / "checkpoints", snapshot, Keep(newest=1))
+    state = State(step=7, tokens=99)
+    write(folder / "checkpoints", plan, state, {"model": weights}, Keep(newest=1))
     (folder / "tokenizer.json").write_bytes(tokenizer.read_bytes())
     return folder

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.tensor.debug import CommDebugMode
 
 from train.config import TrainConfig
 from train.data.shards import read_shards
@@ -73,6 +72,8 @@ def dtypes(config: ModelConfig) -> list[str]:
 
 def sums(config: ModelConfig) -> list[int]:
     """How often two processes that share blocks add up, forward and backward; their weights."""
+    from torch.distributed.tensor.debug import CommDebugMode
+
     plan = TrainConfig(tensor=2, rows=2, device="cpu")
     with ranks(plan) as group:
         model = place_model(partial(Decoder, config), plan, group)

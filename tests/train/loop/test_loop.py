@@ -16,7 +16,7 @@ from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import Stage, TrainConfig
 from train.generate import load
 from train.loop.pretrain import pretrain
-from train.measure.describe import peak, peak_of
+from train.measure.describe import gpu, peak_of
 from train.model.decoder import Decoder
 from train.objective_settings import Prefix
 from train.optim.optimizers import Average
@@ -318,7 +318,8 @@ def test_settings_that_make_no_sense_are_refused(change, message):
     ],
 )
 def test_peak_flops_are_those_of_the_data_sheet_or_unknown(name, flops):
-    assert peak(name) == flops
+    entry = gpu(name)
+    assert (entry and entry.flops) == flops
 
 
 def test_a_cpu_has_no_peak_and_so_no_share_of_it(plain):

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from tests.train.data.feed_settings import TWO_LAYERS
-from train.attention import BACKENDS
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.loop.distributed import Ranks
@@ -40,8 +39,6 @@ class WithoutAutocast:
 @pytest.fixture
 def nowhere(monkeypatch):
     """A device on which whoever wants a number, as an ``if`` or ``.item()`` does, gets an error."""
-    there = dataclasses.replace(BACKENDS["sdpa"], devices=frozenset({"meta"}))
-    monkeypatch.setitem(BACKENDS, "sdpa", there)
     monkeypatch.setattr(losses, "torch", WithoutAutocast())
     return Ranks(device=torch.device("meta"))
 

@@ -112,7 +112,7 @@ def test_the_cache_takes_the_predicted_bytes():
     cache = (model := Decoder(SHAPE)).empty_cache()
     with torch.no_grad():
         model(torch.zeros(1, 64, dtype=torch.long), cache=cache)
-    assert cache.bytes == 64 * cache_bytes_per_token(SHAPE, width=4)
+    assert cache.bytes == 2 * 64 * cache_bytes_per_token(SHAPE)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from train.measure.describe import (
     describe,
     find_gpu,
     gpu,
-    peak,
     training,
     training_memory,
 )
@@ -152,7 +151,8 @@ def test_learned_positions_end_with_the_context():
     ],
 )
 def test_a_gpu_is_known_by_the_names_that_cuda_gives_it(name, flops):
-    assert peak(name) == flops
+    entry = gpu(name)
+    assert (entry and entry.flops) == flops
 
 
 def test_an_unknown_gpu_lists_the_known():

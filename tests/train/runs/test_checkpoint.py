@@ -8,14 +8,14 @@ import torch
 from tests.disk_calls import disk_calls
 from tests.train.data.feed_settings import MODEL
 from train.config import TrainConfig
-from train.runs.checkpoint import Keep, Saver, Snapshot, State, best, complete, superfluous, write
+from train.runs.checkpoint import Keep, Saver, State, best, complete, superfluous, write
 from train.runs.plan import Plan
 
 
 def saved(folder, step, keep, loss=None):
     plan = Plan(model=MODEL, train=TrainConfig(), shards="")
     state = State(step=step, tokens=step, held_out=None if loss is None else {"loss": loss})
-    return write(folder, Snapshot(plan=plan, state=state, tensors={"model": WEIGHTS}), keep)
+    return write(folder, plan, state, {"model": WEIGHTS}, keep)
 
 
 WEIGHTS = {"weight": torch.zeros(2)}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from llmcurate.base.errors import UsageError
 from train.attention.flash import backward, forward
-from train.attention.flash.spans import Spans, bounds_of_ends, reach_of
+from train.attention.flash.spans import Spans
 from train.device import generation
 
 # Block sizes by head_dim and GPU. Other blocks add up in another order, so that a run's bits depend
@@ -330,9 +330,7 @@ def flash_attention(
     window: int | None = None,
     sinks: int = 0,
     slopes: Tensor | None = None,
-    document_ends: Tensor | None = None,
-    prefix: Tensor | None = None,
-    spans: Spans | None = None,
+    spans: Spans = Spans(),
 ) -> tuple[Tensor, Tensor]:
     """Return the attention of q over k and v, and the natural logarithm of each softmax's sum.
 
@@ -340,24 +338,11 @@ def flash_attention(
     those of the last tokens. ``k``, ``v``: [batch, kv_heads, keys, head_dim]. The result has q's
     shape and dtype, the logarithms are float32 [batch, heads, queries].
 
-    ``document_ends``: int [batch, documents], the cumulative ends of documents, padded by repeating
-    the last. A token after the last end sees nothing: its result is 0, its logarithm -inf.
-    ``prefix``: bool [batch, keys], keys that their whole document sees. ``spans``: given in place
-    of ``document_ends`` and ``prefix``. ``slopes``: ALiBi's, [heads], without a gradient.
-    ``window`` and ``sinks`` are numbers of keys, sinks from the start of the document. Raises
-    ``LlmcurateError`` if the kernels do not support these tensors."""
+    ``spans``: documents and prefix; without them each row is one document. ``slopes``: ALiBi's,
+    [heads], without a gradient. ``window`` and ``sinks`` are numbers of keys, sinks from the start
+    of the document. Raises ``LlmcurateError`` if the kernels do not support these tensors."""
     if refused := refusal(q, slopes):
         raise UsageError(f"attention triton does not support {refused}")
-    if spans is None:
-        starts = ends = None
-        if document_ends is not None:
-            starts, ends = bounds_of_ends(document_ends, k.shape[2])
-        reach = None if prefix is None else reach_of(prefix, starts, ends)
-        origins = starts
-        if window is not None and sinks and starts is None:
-            origins = torch.zeros(1, k.shape[2], dtype=torch.int32, device=k.device)
-        prefix = None if prefix is None else prefix.contiguous()
-        spans = Spans(starts=starts, ends=ends, origins=origins, prefix=prefix, reach=reach)
     return operator(
         *(q, k, v, spans.starts, spans.ends, spans.origins, spans.prefix, spans.reach, slopes),
         *(causal, window or 0, sinks if window else 0),

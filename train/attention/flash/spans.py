@@ -45,21 +45,6 @@ def bounds(documents: Tensor) -> tuple[Tensor, Tensor]:
     return starts.int(), ends.int().contiguous()
 
 
-def bounds_of_ends(ends: Tensor, keys: int) -> tuple[Tensor, Tensor]:
-    """Return start and end of each token's document, int32 [batch, keys], from cumulative ends.
-    ``ends``: int [batch, documents], padded by repeating the last. A token after the last end is in
-    no document: the token sees no key, and no query sees the token."""
-    ends = ends.contiguous()
-    batch, count = ends.shape
-    index = torch.arange(keys, device=ends.device, dtype=ends.dtype).expand(batch, keys)
-    slot = torch.searchsorted(ends, index.contiguous(), right=True)
-    begins = torch.nn.functional.pad(ends, (1, 0))
-    stop = ends.gather(1, slot.clamp(max=count - 1))
-    inside = slot < count
-    start = torch.where(inside, begins.gather(1, slot.clamp(max=count)), 0)
-    return start.int().contiguous(), torch.where(inside, stop, 0).int().contiguous()
-
-
 def reach_of(prefix: Tensor, starts: Tensor | None, ends: Tensor | None) -> Tensor:
     """Return int32 [batch, keys]: one past the last prefix key in each token's document, or 0.
     ``prefix``: bool [batch, keys], True for prefix keys. ``starts``, ``ends``: bounds of the

@@ -13,6 +13,7 @@ from torch import Tensor
 from llmcurate.base.disk.files import cache_folder, write_atomic
 from train.attention.flash import op
 from train.attention.flash.op import Tile, Tiles
+from train.attention.flash.spans import spans
 
 # Those that are first or close to it on an H100, for some kernel, mask and head_dim of 64 or 128.
 CANDIDATES = (
@@ -22,9 +23,10 @@ CANDIDATES = (
 KERNELS = ("forward", "of_queries", "of_keys")
 
 
-def measure(q: Tensor, ends: Tensor) -> None:
+def measure(q: Tensor, documents: Tensor) -> None:
     """Choose the fastest tile of each kernel for queries like ``q``, or take it from the cache.
-    ``q`` must need a gradient. ``ends``: where the documents of each row end."""
+    ``q`` must need a gradient. ``documents``: [batch, length], the document of each token."""
+    mask = spans(keys=q.shape[2], documents=documents, prefix=None, positions=None)
     key = op.padded(q.shape[-1]), q.dtype, False
     card = torch.cuda.get_device_name(q.device) if q.is_cuda else "cpu"
     name = f"{card} {key[0]} {q.dtype} {torch.__version__} {triton.__version__}.json"
@@ -34,7 +36,7 @@ def measure(q: Tensor, ends: Tensor) -> None:
         return
 
     def step() -> object:
-        return torch.autograd.grad(op.flash_attention(q, q, q, document_ends=ends)[0], q, q)
+        return torch.autograd.grad(op.flash_attention(q, q, q, spans=mask)[0], q, q)
 
     best, least = op.tiles(*key[:2], q.device, long=False), float("inf")
     for kernel in KERNELS:

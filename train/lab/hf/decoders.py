@@ -1,12 +1,14 @@
-"""Decoders like LLaMA with parts of their own: Phi-3, OLMo 2 and 3, SmolLM3, Gemma 1 to 3."""
+"""Decoders like LLaMA or BLOOM with parts of their own: Phi-3, OLMo 2 and 3, SmolLM3, Gemma 1 to 3,
+Falcon, and MPT."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from train.hf import family, keys
-from train.hf.gpt import rotated_share
+from train.hf.gpt import BLOOM, rotated_share
 from train.hf.llama import LAYER, LLAMA, MISTRAL, read_windows, write_windows
+from train.hf.rope import rope
 from train.model.config import ModelConfig
 
 # Phi-3 (Abdin et al. 2024), and Phi-4-mini
@@ -114,17 +116,16 @@ def _norm(config: ModelConfig) -> family.Layout:
     return family.scaled(1.0, offset=1.0)
 
 
-def _last_norm(config: ModelConfig) -> family.Layout:
-    """Return the layout of the last norm's weight: Gemma's is (sqrt(hidden) x ours) - 1. The factor
-    makes up for our embedding and tied head, which are sqrt(hidden) x Gemma's."""
-    return family.scaled(config.hidden**0.5, offset=1.0)
-
-
 def _embedding(config: ModelConfig) -> family.Layout:
     return family.scaled(config.hidden**-0.5)
 
 
-_SCALED = {"embedding": _embedding, "stack.norm": _last_norm}
+# Gemma's last norm is (sqrt(hidden) x ours) - 1. The factor makes up for our embedding and tied
+# head, which are sqrt(hidden) x Gemma's.
+_SCALED = {
+    "embedding": _embedding,
+    "stack.norm": lambda config: family.scaled(config.hidden**0.5, offset=1.0),
+}
 GEMMA = replace(
     LLAMA,
     name="gemma",
@@ -149,10 +150,6 @@ GEMMA = replace(
 # Gemma 2 and 3 (Gemma Team 2024, arXiv 2408.00118, section 2; 2025, arXiv 2503.19786, section 2)
 
 
-def _read_windows(reading: keys.Reading) -> keys.Pairs:
-    return read_windows(reading, every=reading.file.whole("sliding_window_pattern"))
-
-
 def _read_score_dim(reading: keys.Reading) -> keys.Pairs:
     size = reading.file.whole("query_pre_attn_scalar", 256)
     yield "attention.score_dim", None if size == reading.ours["attention.head_dim"] else size
@@ -174,7 +171,11 @@ GEMMA2 = replace(
         ),
         keys.cap("attn_logit_softcapping", "attention.softcap"),
         keys.cap("final_logit_softcapping", "head.softcap"),
-        keys.Row("windows", write_windows, _read_windows),
+        keys.Row(
+            "windows",
+            write_windows,
+            lambda read: read_windows(read, every=read.file.whole("sliding_window_pattern")),
+        ),
         keys.expected(use_bidirectional_attention=False),
         keys.implied(("norm.place", "sandwich")),
     ),
@@ -220,4 +221,117 @@ GEMMA3 = replace(
         "sliding_window_pattern": 6,
         "rope_theta": 1e6,
     },
+)
+
+
+# Falcon (Almazrouei et al. 2023), with rotary positions: 7B, 11B, 40B and 180B. Falcon-RW is left
+# out: transformers' class rounds its ALiBi biases to bfloat16, but our models do not round them.
+
+
+def _read_falcon(reading: keys.Reading) -> keys.Pairs:
+    file, heads = reading.file, reading.ours["attention.heads"]
+    new = file.flag("new_decoder_architecture", False)
+    groups = file.whole("num_kv_heads", heads) if new else heads
+    yield "attention.kv_heads", 1 if not new and file.flag("multi_query", True) else groups
+    if new or file.flag("parallel_attn", True):
+        yield "residual.kind", "parallel"
+        yield "residual.norms", file.whole("num_ln_in_parallel_attn", 2) if new else 1
+
+
+def _write_falcon(config: ModelConfig) -> keys.Pairs:
+    own, norms = config.attention, getattr(config.residual, "norms", 0)
+    yield "new_decoder_architecture", norms == 2 or 1 < own.kv_heads < own.heads
+    yield from (("num_kv_heads", own.kv_heads), ("multi_query", own.kv_heads == 1))
+    yield from (("parallel_attn", norms > 0), ("num_ln_in_parallel_attn", norms or None))
+
+
+def _one(config: ModelConfig) -> bool:
+    """Return False if parallel attention and feed-forward have separate norms, else True."""
+    return getattr(config.residual, "norms", 1) == 1
+
+
+FALCON = replace(
+    BLOOM,
+    name="falcon",
+    architecture="FalconForCausalLM",
+    keys=(
+        keys.whole("hidden_size", "hidden", 4544),
+        keys.whole("num_hidden_layers", "layers", 32),
+        keys.heads("num_attention_heads", "hidden_size"),
+        keys.Row("falcon", _write_falcon, _read_falcon),
+        keys.whole("ffn_hidden_size", "feed_forward.width", lambda read: 4 * read.ours["hidden"]),
+        keys.activated("activation", keys.ACTIVATIONS, "gelu"),
+        keys.number("layer_norm_epsilon", "norm.eps", 1e-5),
+        keys.length("max_position_embeddings", 2048),
+        keys.expected(alibi=False, write=True),
+        keys.biased("bias", False),
+        rope(),
+        keys.implied(("norm.kind", "layer")),
+        keys.tied(True),
+    ),
+    parts=(
+        *(replace(part, when=_one) if "layernorm" in part.theirs else part for part in BLOOM.parts),
+        *(
+            replace(part, when=lambda config: not _one(config))
+            for part in family.parts_from(
+                {
+                    "{}.attention_norm": "transformer.h.{}.ln_attn",
+                    "{}.feed_forward_norm": "transformer.h.{}.ln_mlp",
+                }
+            )
+        ),
+    ),
+    aliases={
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "num_kv_heads": "n_head_kv",
+    },
+)
+
+
+# MPT (MosaicML 2023): ALiBi, LayerNorm without bias, no biases
+
+
+def _read_attention(reading: keys.Reading) -> keys.Pairs:
+    own = reading.file.sub("attn_config") or reading.file
+    # The class of transformers computes with 8 for alibi_bias_max, whatever its value.
+    values = {"alibi": True, "alibi_bias_max": 8, "qk_ln": False, "softmax_scale": None}
+    for name, usual in values.items():
+        own.expect(name, usual, usual)
+    yield "position.kind", "alibi"
+    yield "attention.clip", own.number("clip_qkv", 0.0) or None
+
+
+MPT = family.Family(
+    name="mpt",
+    architecture="MptForCausalLM",
+    tasks=family.OF_GPT,
+    keys=(
+        keys.whole("d_model", "hidden", 2048),
+        keys.whole("n_layers", "layers", 24),
+        keys.heads("n_heads", "d_model"),
+        keys.length("max_seq_len", 2048),
+        keys.Row("width", read=lambda read: [("feed_forward.width", 4 * read.ours["hidden"])]),
+        keys.number("layer_norm_epsilon", "norm.eps", 1e-5),
+        keys.expected(expansion_ratio=4, no_bias=True),
+        keys.constant_key(
+            "attn_config",
+            lambda config: {"alibi": True, "clip_qkv": config.attention.clip},
+            _read_attention,
+        ),
+        keys.implied(("norm.kind", "layer_no_bias"), ("feed_forward.activation", "gelu")),
+        keys.tied(True),
+    ),
+    parts=family.parts_from(
+        {
+            "embedding": "transformer.wte",
+            "{}.attention_norm": "transformer.blocks.{}.norm_1",
+            family.QKV: ("transformer.blocks.{}.attn.Wqkv", family.qkv),
+            "{}.attention.out": "transformer.blocks.{}.attn.out_proj",
+            "{}.feed_forward_norm": "transformer.blocks.{}.norm_2",
+            "{}.feed_forward: up down": "transformer.blocks.{}.ffn: up_proj down_proj",
+            "stack.norm": "transformer.norm_f",
+            "head": "lm_head",
+        }
+    ),
 )

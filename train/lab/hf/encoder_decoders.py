@@ -22,8 +22,7 @@ def _before_head(config: ModelConfig) -> Layout:
     return scaled(config.hidden**0.5) if config.head.tied else plain(config)
 
 
-def _as_row(config: ModelConfig) -> Layout:
-    return Layout(pack=lambda ours: ours[0][None], unpack=lambda theirs: [theirs[0]])
+_AS_ROW = Layout(pack=lambda ours: ours[0][None], unpack=lambda theirs: [theirs[0]])
 
 
 def _read_start(reading: keys.Reading) -> keys.Pairs:
@@ -34,10 +33,6 @@ def _read_start(reading: keys.Reading) -> keys.Pairs:
 
 
 # T5 (Raffel et al. 2020), 1.1 and mT5 (Xue et al. 2021)
-
-
-def _gated(config: ModelConfig) -> bool:
-    return config.feed_forward.gated
 
 
 def _t5_stack(ours: str, theirs: str, cross: bool) -> tuple[Part, ...]:
@@ -55,8 +50,8 @@ def _t5_stack(ours: str, theirs: str, cross: bool) -> tuple[Part, ...]:
         f"{feeds}_norm": f"{layer}.{len(names)}.layer_norm",
         f"{ours}.positions": f"{theirs}.block.0.layer.0.SelfAttention.relative_attention_bias",
     }
-    up = Part(ours=(f"{feeds}.up",), theirs=f"{dense}.wi_1", when=_gated)
-    plain_up = replace(up, theirs=f"{dense}.wi", when=lambda config: not _gated(config))
+    up = Part(ours=(f"{feeds}.up",), theirs=f"{dense}.wi_1", when=attrgetter("feed_forward.gated"))
+    plain_up = replace(up, theirs=f"{dense}.wi", when=lambda config: not config.feed_forward.gated)
     return (*parts_from(parts), up, plain_up)
 
 
@@ -66,7 +61,7 @@ _T5_GATED = keys.GATED | {"gelu": "geglu_tanh"}
 
 def _projection(config: ModelConfig) -> str:
     name = keys.activation(config)
-    return "gated-" + {"gelu_new": "gelu"}.get(name, name) if _gated(config) else name
+    return "gated-" + {"gelu_new": "gelu"}.get(name, name) if config.feed_forward.gated else name
 
 
 def _read_projection(reading: keys.Reading) -> keys.Pairs:
@@ -171,6 +166,6 @@ BART = Family(
         *_bart_stack("encoder.stack", "model.encoder", cross=False),
         Part(ours=("embedding.norm",), theirs="model.decoder.layernorm_embedding"),
         *_bart_stack("stack", "model.decoder", cross=True),
-        Part(ours=("head.bias",), theirs="final_logits_bias", layout=_as_row),
+        Part(ours=("head.bias",), theirs="final_logits_bias", layout=lambda config: _AS_ROW),
     ),
 )

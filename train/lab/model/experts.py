@@ -96,10 +96,6 @@ def _(grad: Tensor, x: Tensor, ends: Tensor) -> Tensor:
     return x.new_empty(ends.shape[0], grad.shape[1], x.shape[1])
 
 
-def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
-
-
 def _gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
     x, weight, ends = ctx.saved_tensors
     grad = grad.contiguous()
@@ -111,11 +107,15 @@ def _gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Non
     return of_x, of_weight, None
 
 
-_linear.register_autograd(_gradient, setup_context=_keep)
+_linear.register_autograd(
+    _gradient, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)
+)
 
 
 class _Spread(torch.autograd.Function):
-    """``spread`` with a gradient that is summed in a fixed order, unlike index_add on a GPU."""
+    """The rows ``order // times`` of x [tokens, n]: [tokens x times, n]. ``order`` is a permutation
+    of 0 .. tokens x times - 1, and ``back`` is its inverse. The gradient is summed in a fixed
+    order, unlike index_add on a GPU."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor, back: Tensor, times: int) -> Tensor:
@@ -127,13 +127,6 @@ class _Spread(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
         (back,) = ctx.saved_tensors
         return grad.index_select(0, back).unflatten(0, (-1, ctx.times)).sum(1), None, None, None
-
-
-def spread(x: Tensor, order: Tensor, back: Tensor, times: int) -> Tensor:
-    """Return the rows ``order // times`` of x [tokens, n]: [tokens x times, n]. ``order`` is a
-    permutation of 0 .. tokens x times - 1, and ``back`` is its inverse."""
-    out: Tensor = _Spread.apply(x, order, back, times)
-    return out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,7 +386,9 @@ class Experts(nn.Module):
             experts = torch.where(routed.kept.flatten(), experts, self.own.count)
         experts, order = experts.sort(stable=True)
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=x.device))
-        rows, ends = spread(flat, order, back, choices), self._ends(experts)
+        every = torch.arange(self.own.count, device=experts.device)
+        ends = torch.searchsorted(experts, every, right=True).int()
+        rows: Tensor = _Spread.apply(flat, order, back, choices)
         if routed.kept is None:
             results = self.apply_each(rows, ends)
         else:
@@ -417,10 +412,6 @@ class Experts(nn.Module):
         results = self.apply_each(flat.index_select(0, tokens), each.cumsum(0).int())
         out = torch.zeros(flat.shape, dtype=results.dtype, device=x.device)
         return out.index_add(0, tokens, results * weights.to(results.dtype)).view_as(x)
-
-    def _ends(self, experts: Tensor) -> Tensor:
-        every = torch.arange(self.own.count, device=experts.device)
-        return torch.searchsorted(experts, every, right=True).int()
 
     def apply_each(self, rows: Tensor, ends: Tensor) -> Tensor:
         """Apply each expert to its rows. ``rows`` [n, hidden] are sorted by expert."""

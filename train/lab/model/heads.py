@@ -289,15 +289,6 @@ def shifted(x: Tensor, depth: int, end: int) -> Tensor:
     return nn.functional.pad(x[:, depth:], (0, depth), value=end)
 
 
-def shifted_targets(targets: Tensor, documents: Tensor | None, depth: int, ignored: int) -> Tensor:
-    """Return the targets ``depth`` positions later in the same document, or else ``ignored``."""
-    moved = shifted(targets, depth, ignored)
-    if documents is None:
-        return moved
-    same = shifted(documents, depth, -1) == documents
-    return torch.where(same, moved, ignored)
-
-
 def mtp_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
     """Return the loss term of multi-token prediction: the mean loss of its modules, in nats."""
     example = batch.example
@@ -312,7 +303,10 @@ def mtp_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
         notes=batch.notes,
     )
     for depth, read in enumerate(modules, start=1):
-        targets = shifted_targets(example.targets, example.documents, depth, IGNORED)
+        targets = shifted(example.targets, depth, IGNORED)
+        if example.documents is not None:  # no target is in another document
+            same = shifted(example.documents, depth, -1) == example.documents
+            targets = torch.where(same, targets, IGNORED)
         x = model.head_input(read.flatten(0, 1))
         sums.append(loss_sums(x, targets.flatten(), *model.head_weights(), chunk=batch.chunk)[0])
     return {"mtp": Term(torch.stack(sums).mean(), "targets", losses.config.mtp_weight)}

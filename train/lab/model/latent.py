@@ -58,7 +58,13 @@ class LatentAttention(nn.Module):
         assert rotation is not None
         batch, length, _ = x.shape
         own = self.own
-        plain, rotary = self._queries(x).split((own.plain_dim, own.rotary_dim), dim=-1)
+        if own.query_rank is None:
+            q = self.query(x)
+        else:
+            q = self.query_up(self.query_norm(self.query_down(x)))
+        q = q if self.factor == 1 else q * self.factor
+        q = q.unflatten(-1, (-1, own.head_dim)).transpose(1, 2)
+        plain, rotary = q.split((own.plain_dim, own.rotary_dim), dim=-1)
         rotary = rotate(rotary, rotation)
         latent, key = self.down(x)[:, None].split((own.rank, own.rotary_dim), dim=-1)
         latents = torch.cat((self.norm(latent), rotate(key, rotation)), dim=-1)
@@ -67,15 +73,6 @@ class LatentAttention(nn.Module):
         absorbs = cache is not None and self.absorbs(length)
         mixed = (self._absorbed if absorbs else self._expanded)(plain, rotary, latents, mask)
         return self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
-
-    def _queries(self, x: Tensor) -> Tensor:
-        own = self.own
-        if own.query_rank is None:
-            q = self.query(x)
-        else:
-            q = self.query_up(self.query_norm(self.query_down(x)))
-        q = q if self.factor == 1 else q * self.factor
-        return q.unflatten(-1, (-1, own.head_dim)).transpose(1, 2)
 
     def absorbs(self, queries: int) -> bool:
         """Return True if this many queries cost less on compressed vectors than on whole keys."""

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from llmcurate.base.disk.files import file_digest
@@ -30,7 +29,7 @@ from train.config import TrainConfig, stages_of
 from train.data.chat import FILE, Message, Tools, plain_template
 from train.data.chat import Chat as Template
 from train.data.feed import Feed
-from train.data.readers import Foreign, Ints
+from train.data.readers import Flags, Foreign, Ints
 from train.data.rows import Piece, Takes
 from train.data.shards import Shards
 from train.data.vocabulary import first_of
@@ -40,7 +39,6 @@ from train.model.config import Task
 from train.objective_settings import Chat, Pairs
 from train.objectives.example import Draws, Example, Objective, causal_row, learns
 
-Flags = npt.NDArray[np.bool_]
 Encoded = tuple[Ints, Flags]  # ids, and for each id True if it belongs to an answer
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from train.data.readers import Ints
+from train.data.readers import Flags, Floats, Ints
 from train.data.rows import Piece, Takes, longest
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import (
@@ -31,8 +31,7 @@ from train.objective_settings import (
 )
 from train.objectives.example import Draws, Example, Objective, causal_row, learns
 
-Draw = Callable[[int, int], npt.NDArray[np.float64]]  # (count, stream): see Draws.shares
-Flags = npt.NDArray[np.bool_]
+Draw = Callable[[int, int], Floats]  # (count, stream): see Draws.shares
 
 
 def ids_of(codes: Ints, text: Ints) -> Ints:
@@ -160,7 +159,7 @@ def spans_of(mean: float | None, hidden: Ints, length: Ints) -> Ints:
     return np.minimum(spans, length - hidden) * (hidden > 0)
 
 
-def choose(length: int, count: int, shares: npt.NDArray[np.float64]) -> Flags:
+def choose(length: int, count: int, shares: Floats) -> Flags:
     """Draw ``count`` of ``length`` positions by the random numbers ``shares``, one per position.
     Return bool [length]."""
     chosen = np.zeros(length, np.bool_)
@@ -168,7 +167,7 @@ def choose(length: int, count: int, shares: npt.NDArray[np.float64]) -> Flags:
     return chosen
 
 
-def segments(total: int, count: int, shares: npt.NDArray[np.float64]) -> Ints:
+def segments(total: int, count: int, shares: Floats) -> Ints:
     """Draw ``count`` positive integers with the sum ``total``, by the uniform random numbers
     ``shares``. All lists are equally likely."""
     cuts = np.flatnonzero(choose(total - 1, count - 1, shares)) + 1

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from train.config import TrainConfig
+from train.data.readers import Floats
 from train.data.rows import Piece, Takes
 from train.lab.tasks.labelled import (
     MOST_CHOICES,
@@ -132,7 +132,7 @@ def choice_losses(logits: Tensor, example: Example) -> Tensor:
     return (_log_sums(scores, group)[group] - scores)[right]
 
 
-def answers(logits: Tensor, window: Window, kind: Answers = "label") -> npt.NDArray[np.float64]:
+def answers(logits: Tensor, window: Window, kind: Answers = "label") -> Floats:
     """Return the predictions for a window (one model input), float64, a row per answer. If ``kind``
     is ``labels`` or ``number``, the shape is [answers, labels]: a probability or a number per
     label. If ``kind`` is ``label``, the shape is [answers, ``VALUES``]. In the task ``span``,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from train import objective_settings as own
 from train.data.packing import mix64
-from train.data.readers import Ints
+from train.data.readers import Flags, Floats, Ints
 from train.data.rows import Piece, Takes
 from train.data.vocabulary import Vocabulary
 from train.model.heads import HeadWeights
@@ -38,9 +38,7 @@ class Collocations:
     flags, both [tokens], True for tokens that begin a word. Only the first 4 million words are
     counted."""
 
-    def __init__(
-        self, documents: Iterable[tuple[Ints, npt.NDArray[np.bool_]]], share: float
-    ) -> None:
+    def __init__(self, documents: Iterable[tuple[Ints, Flags]], share: float) -> None:
         parts, total = [], 0
         for ids, begins in documents:
             parts.append(words_of(ids, begins)[0])
@@ -50,7 +48,7 @@ class Collocations:
         words = np.concatenate([np.zeros(0, np.uint64), *parts])[:WORDS]
         document = np.repeat(np.arange(len(parts)), [len(part) for part in parts])[:WORDS]
         self.keys = [np.zeros(0, np.uint64)] * 2  # by n-gram length, sorted
-        chances: list[npt.NDArray[np.float64]] = [np.zeros(0)]  # log p, by n-gram length
+        chances: list[Floats] = [np.zeros(0)]  # log p, by n-gram length
         for length in range(1, LONGEST_NGRAM + 1):
             grams = ngrams(words, length)
             inside = document[: len(grams)] == document[len(words) - len(grams) :]
@@ -70,7 +68,7 @@ class Collocations:
     def __len__(self) -> int:
         return sum(map(len, self.keys))
 
-    def units(self, ids: Ints, begins: npt.NDArray[np.bool_]) -> Ints:
+    def units(self, ids: Ints, begins: Flags) -> Ints:
         """Return the first token of each unit of a text. A unit is a collocation or a single word.
         From left to right, the longest collocation that begins at a word is taken."""
         words, first = words_of(ids, begins)
@@ -86,7 +84,7 @@ class Collocations:
         return first[np.array(starts, np.int64)]
 
 
-def words_of(ids: Ints, begins: npt.NDArray[np.bool_]) -> tuple[_Keys, Ints]:
+def words_of(ids: Ints, begins: Flags) -> tuple[_Keys, Ints]:
     """Return a hash of the tokens of each word, and the index of its first token."""
     first = np.flatnonzero(begins | (np.arange(len(ids)) == 0))
     if not len(ids):
@@ -105,9 +103,7 @@ def ngrams(words: _Keys, length: int) -> _Keys:
     return total
 
 
-def pmi(
-    chances: list[npt.NDArray[np.float64]], starts: Ints, length: int
-) -> npt.NDArray[np.float64]:
+def pmi(chances: list[Floats], starts: Ints, length: int) -> Floats:
     """Return the PMI of the n-grams of ``length`` words at ``starts``. ``chances[n][i]`` is the
     logarithm of the probability of the n words from word i on."""
     best = [np.zeros(len(starts))]  # entry n: largest sum of log p over the cuts of n first words
@@ -198,7 +194,7 @@ class Masked(Objective):
         swapped = chosen & (kind >= MASKED) & (kind < MASKED + RANDOM)
         return np.where(swapped, self.tokens.plain[other.astype(np.int64)], shown), hidden
 
-    def units(self, piece: Piece, ids: Ints, draws: Draws) -> npt.NDArray[np.int64]:
+    def units(self, piece: Piece, ids: Ints, draws: Draws) -> Ints:
         """Return what may be masked (tokens, words or spans), in random order: int64 [units, 2],
         the index of each unit's first token and the index after its last."""
         if self.unit == "token":
@@ -218,7 +214,7 @@ class Masked(Objective):
         return np.stack([first, last], 1)[order]
 
 
-def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int64]:
+def _lengths(shares: Floats, mean: float) -> Ints:
     """Draw span lengths in words from a geometric distribution with p = 1 / ``mean`` (SpanBERT:
     0.2). They are at most 10."""
     low, high = 1e-6, 1 - 1e-9
@@ -288,7 +284,7 @@ class Pairs(Objective):
         names = ("inputs", "targets", "documents", "segments", "pairs")
         return Example(**dict(zip(names, tensors, strict=True)))
 
-    def _halves(self, piece: Piece, draws: Draws) -> tuple[npt.NDArray[np.int64], ...]:
+    def _halves(self, piece: Piece, draws: Draws) -> tuple[Ints, ...]:
         read = np.append(piece.before, piece.tokens[:-1])
         both = np.stack(self.masked.hide(piece, read, draws))
         middle = 1 + int((0.25 + 0.5 * draws.shares(piece, 1, 5)[0]) * (len(read) - 1))

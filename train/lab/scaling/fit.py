@@ -23,11 +23,9 @@ from train.lab.scaling.laws import (
     LIMITS,
     PER_PAIR,
     Chinchilla,
-    ChinchillaForm,
     Floats,
-    Form,
     Kaplan,
-    KaplanForm,
+    Law,
     Power,
     Repeats,
 )
@@ -218,19 +216,16 @@ def envelope(
     if low >= high:
         return (np.empty(0),) * 3
     flops = np.geomspace(low, high, STEPS)
-    losses = np.stack([_along(curve, flops) for curve in curves])
+    logs = [
+        np.interp(np.log(flops), np.log(each.flops), np.log(each.loss), left=np.inf, right=np.inf)
+        for each in curves
+    ]
+    losses = np.exp(np.stack(logs))
     sizes = np.array([curve.parameters for curve in curves])
     best = losses.argmin(axis=0)
     best_sizes, loss = sizes[best], losses.min(axis=0)
     inside = (best_sizes > smallest) & (best_sizes < largest) & np.isfinite(loss)
     return flops[inside], best_sizes[inside], loss[inside]
-
-
-def _along(curve: Curve, flops: Floats) -> Floats:
-    inside = np.interp(
-        np.log(flops), np.log(curve.flops), np.log(curve.loss), left=np.inf, right=np.inf
-    )
-    return np.exp(inside)
 
 
 @dataclass(frozen=True)
@@ -379,7 +374,7 @@ def fit(
 
     once = measured.points.take(~measured.points.repeated)
     again = measured.points.take(measured.points.repeated)
-    law, drawn = _parametric(once, ChinchillaForm(), once.parameters, seed, rounds)
+    law, drawn = _parametric(once, Chinchilla, once.parameters, seed, rounds)
     return Fits(
         source=str(measured.source),
         seed=seed,
@@ -391,7 +386,7 @@ def fit(
             ISOFLOP: _isoflop(once, seed, rounds),
             PARAMETRIC: law,
         },
-        kaplan=_parametric(once, KaplanForm(), once.non_embedding, seed, rounds)[0],
+        kaplan=_parametric(once, Kaplan, once.non_embedding, seed, rounds)[0],
         repeats=_repeats(again, law.law, drawn[:200], seed),
     )
 
@@ -454,7 +449,7 @@ def _isoflop(points: Points, seed: int, rounds: Rounds) -> Fitted:
 
 
 def _parametric(
-    points: Points, form: Form, parameters: Floats, seed: int, rounds: Rounds
+    points: Points, form: Law, parameters: Floats, seed: int, rounds: Rounds
 ) -> tuple[Fitted, list[Any]]:
     enough = len(points) > form.count and min(
         len(np.unique(values)) for values in (parameters, points.tokens)

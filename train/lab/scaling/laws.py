@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,37 @@ def exponential(power: float) -> float:
     return math.exp(min(max(power, -_MOST), _MOST))
 
 
+DELTA = 1e-3  # Hoffmann et al. 2022, appendix D.3
+STARTS = 8  # best initial values, from which a fit descends
+# Of exponents and of alpha_n / alpha_d. A fit ends at a limit if the points do not determine it.
+LIMITS = (1e-3, 2.0)
+EXPONENTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
+
+
+def _soft(terms: Sequence[Floats]) -> tuple[Floats, Floats]:
+    stacked = np.stack(np.broadcast_arrays(*terms))
+    most = stacked.max(axis=0)
+    parts = np.exp(stacked - most)
+    total = parts.sum(axis=0)
+    return most + np.log(total), parts / total
+
+
+def _factors(columns: Sequence[Floats], target: Floats) -> Floats:
+    from scipy.optimize import nnls
+
+    matrix = np.stack(columns, axis=1) / target[:, None]
+    return np.maximum(nnls(matrix, np.ones(len(target)))[0], 1e-6 * target.min())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chinchilla:
-    """L(N, D) = e + a / N^alpha + b / D^beta (Hoffmann et al. 2022, eq. 10), N with embeddings."""
+    """L(N, D) = e + a / N^alpha + b / D^beta (Hoffmann et al. 2022, eq. 10), N with embeddings.
 
+    A fit varies a vector of ``count`` constants: the logarithms of the three terms where ``x`` =
+    ``y`` = 0, then alpha and beta. ``x`` and ``y`` are log N and log D minus their means, so that
+    the best value of each constant depends less on the others."""
+
+    count: ClassVar[int] = 5
     e: float
     a: float
     b: float
@@ -70,12 +97,38 @@ class Chinchilla:
         ratio = self.beta / self.alpha
         return np.exp(np.clip(self._log_g * (1 + ratio) + ratio * np.log(tokens), -300, 300))
 
+    @staticmethod
+    def starts(x: Floats, y: Floats, loss: Floats) -> list[Floats]:
+        """Return vectors of constants from which a fit to points can begin."""
+        constants = []
+        for alpha in EXPONENTS:
+            for beta in EXPONENTS:
+                columns = (np.ones_like(x), np.exp(-alpha * x), np.exp(-beta * y))
+                constants.append(np.array([*np.log(_factors(columns, loss)), alpha, beta]))
+        return constants
+
+    @staticmethod
+    def log_loss(constants: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """Return log L [points] and its derivatives [constants, points]."""
+        e, a, b, alpha, beta = constants
+        total, share = _soft((e, a - alpha * x, b - beta * y))
+        return total, np.stack([*share, -share[1] * x, -share[2] * y])
+
+    @classmethod
+    def of(cls, constants: Floats, x: float, y: float) -> Chinchilla:
+        """Return the law. ``x`` and ``y``: the means subtracted from log N and log D."""
+        e, a, b, alpha, beta = map(float, constants)
+        factors = exponential(a + alpha * x), exponential(b + beta * y)
+        return cls(e=exponential(e), a=factors[0], b=factors[1], alpha=alpha, beta=beta)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kaplan:
     """L(N, D) = ((nc / N)^(alpha_n / alpha_d) + dc / D)^alpha_d: Kaplan et al. 2020, equation 1.5.
-    N does not include embeddings."""
+    N does not include embeddings. The constants of a fit (see ``Chinchilla``): the logarithms of
+    (nc / N)^(alpha_n / alpha_d) and of dc / D, then alpha_n / alpha_d, then alpha_d."""
 
+    count: ClassVar[int] = 4
     nc: float
     dc: float
     alpha_n: float
@@ -93,6 +146,31 @@ class Kaplan:
         ratio = self.alpha_n / self.alpha_d
         factor = math.log(ratio / PER_PAIR) + ratio * math.log(self.nc) - math.log(self.dc)
         return Power(factor / (1 + ratio), 1 / (1 + ratio))
+
+    @staticmethod
+    def starts(x: Floats, y: Floats, loss: Floats) -> list[Floats]:
+        constants = []
+        for ratio in (0.3, 0.5, 0.7, 1.0, 1.4):
+            for alpha in EXPONENTS:
+                columns = (np.exp(-ratio * x), np.exp(-y))
+                factors = _factors(columns, loss ** (1 / alpha))
+                constants.append(np.array([*np.log(factors), ratio, alpha]))
+        return constants
+
+    @staticmethod
+    def log_loss(constants: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        size, text, ratio, alpha = constants
+        total, share = _soft((size - ratio * x, text - y))
+        return alpha * total, np.stack([*(alpha * share), -alpha * share[0] * x, total])
+
+    @classmethod
+    def of(cls, constants: Floats, x: float, y: float) -> Kaplan:
+        size, text, ratio, alpha = map(float, constants)
+        factors = exponential(size / ratio + x), exponential(text + y)
+        return cls(nc=factors[0], dc=factors[1], alpha_n=ratio * alpha, alpha_d=alpha)
+
+
+Law = type[Chinchilla] | type[Kaplan]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,137 +240,40 @@ MUENNIGHOFF = Chinchilla(
 KAPLAN = Kaplan(nc=6.4e13, dc=1.8e13, alpha_n=0.076, alpha_d=0.103)
 
 
-DELTA = 1e-3  # Hoffmann et al. 2022, appendix D.3
-STARTS = 8  # best initial values, from which a fit descends
-# Of exponents and of alpha_n / alpha_d. A fit ends at a limit if the points do not determine it.
-LIMITS = (1e-3, 2.0)
-EXPONENTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
-
-
-class Form(Protocol):
-    """A law as a vector of constants to be fitted. ``x`` and ``y`` are log N and log D minus their
-    means, so that the best value of each constant depends less on the others."""
-
-    count: int  # of constants
-
-    def starts(self, x: Floats, y: Floats, loss: Floats) -> list[Floats]:
-        """Return vectors of constants from which the fit can begin."""
-
-    def log_loss(self, constants: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """Return log L [points] and its derivatives [constants, points]."""
-
-    def law(self, constants: Floats, x: float, y: float) -> Any:
-        """Return the law of these constants. ``x`` and ``y`` are the means that were subtracted
-        from log N and log D."""
-
-
-def _soft(terms: Sequence[Floats]) -> tuple[Floats, Floats]:
-    stacked = np.stack(np.broadcast_arrays(*terms))
-    most = stacked.max(axis=0)
-    parts = np.exp(stacked - most)
-    total = parts.sum(axis=0)
-    return most + np.log(total), parts / total
-
-
-def _factors(columns: Sequence[Floats], target: Floats) -> Floats:
-    from scipy.optimize import nnls
-
-    matrix = np.stack(columns, axis=1) / target[:, None]
-    return np.maximum(nnls(matrix, np.ones(len(target)))[0], 1e-6 * target.min())
-
-
-class ChinchillaForm:
-    """Chinchilla's law, L = e + a / N^alpha + b / D^beta, as a vector of constants to be fitted:
-    the logarithms of the three terms where ``x`` = ``y`` = 0, then alpha and beta. ``x`` and ``y``
-    are log N and log D minus their means."""
-
-    count = 5
-
-    def starts(self, x: Floats, y: Floats, loss: Floats) -> list[Floats]:
-        constants = []
-        for alpha in EXPONENTS:
-            for beta in EXPONENTS:
-                columns = (np.ones_like(x), np.exp(-alpha * x), np.exp(-beta * y))
-                constants.append(np.array([*np.log(_factors(columns, loss)), alpha, beta]))
-        return constants
-
-    def log_loss(self, constants: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        e, a, b, alpha, beta = constants
-        total, share = _soft((e, a - alpha * x, b - beta * y))
-        return total, np.stack([*share, -share[1] * x, -share[2] * y])
-
-    def law(self, constants: Floats, x: float, y: float) -> Chinchilla:
-        e, a, b, alpha, beta = map(float, constants)
-        factors = exponential(a + alpha * x), exponential(b + beta * y)
-        return Chinchilla(e=exponential(e), a=factors[0], b=factors[1], alpha=alpha, beta=beta)
-
-
-class KaplanForm:
-    """Kaplan's law of the loss L for N parameters and D tokens, L = ((nc / N)^(alpha_n / alpha_d) +
-    dc / D)^alpha_d, as a vector of constants to be fitted. ``x`` and ``y`` are log N and log D
-    minus their means. The constants: the logarithms of (nc / N)^(alpha_n / alpha_d) and of dc / D,
-    both at ``x`` = ``y`` = 0, then alpha_n / alpha_d, then alpha_d."""
-
-    count = 4
-
-    def starts(self, x: Floats, y: Floats, loss: Floats) -> list[Floats]:
-        constants = []
-        for ratio in (0.3, 0.5, 0.7, 1.0, 1.4):
-            for alpha in EXPONENTS:
-                columns = (np.exp(-ratio * x), np.exp(-y))
-                factors = _factors(columns, loss ** (1 / alpha))
-                constants.append(np.array([*np.log(factors), ratio, alpha]))
-        return constants
-
-    def log_loss(self, constants: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        size, text, ratio, alpha = constants
-        total, share = _soft((size - ratio * x, text - y))
-        return alpha * total, np.stack([*(alpha * share), -alpha * share[0] * x, total])
-
-    def law(self, constants: Floats, x: float, y: float) -> Kaplan:
-        size, text, ratio, alpha = map(float, constants)
-        return Kaplan(
-            nc=exponential(size / ratio + x),
-            dc=exponential(text + y),
-            alpha_n=ratio * alpha,
-            alpha_d=alpha,
-        )
-
-
 def fit(
-    form: Form, parameters: Floats, tokens: Floats, loss: Floats, start: Floats | None = None
+    law: Law, parameters: Floats, tokens: Floats, loss: Floats, start: Floats | None = None
 ) -> tuple[Any, Floats]:
-    """Return (law, constants): a law fitted to points, and the same law as a vector of constants,
-    which ``form`` defines. The points are arrays [points] of parameters, tokens and losses.
+    """Return (law, constants): a law fitted to points, and the same law as a vector of constants.
+    The points are arrays [points] of parameters, tokens and losses.
     ``start``: the constants of a similar fit, from which to begin."""
     x, y = np.log(parameters), np.log(tokens)
     middle = float(x.mean()), float(y.mean())
     x, y, target = x - middle[0], y - middle[1], np.log(loss)
-    starts = form.starts(x, y, loss) if start is None else [start]
-    starts.sort(key=lambda constants: _huber(constants, form, x, y, target)[0])
-    fits = [_descend(constants, form, x, y, target) for constants in starts[:STARTS]]
+    starts = law.starts(x, y, loss) if start is None else [start]
+    starts.sort(key=lambda constants: _huber(constants, law, x, y, target)[0])
+    fits = [_descend(constants, law, x, y, target) for constants in starts[:STARTS]]
     best = min(fits, key=lambda each: each.fun)
-    return form.law(best.x, *middle), best.x
+    return law.of(best.x, *middle), best.x
 
 
 def _huber(
-    constants: Floats, form: Form, x: Floats, y: Floats, target: Floats
+    constants: Floats, law: Law, x: Floats, y: Floats, target: Floats
 ) -> tuple[float, Floats]:
-    values, slopes = form.log_loss(constants, x, y)
+    values, slopes = law.log_loss(constants, x, y)
     residuals = (values - target) / DELTA
     size = np.abs(residuals)
     total = np.where(size <= 1, residuals**2 / 2, size - 0.5).sum()
     return float(total), slopes @ np.clip(residuals, -1, 1) / DELTA
 
 
-def _descend(start: Floats, form: Form, x: Floats, y: Floats, target: Floats) -> Any:
+def _descend(start: Floats, law: Law, x: Floats, y: Floats, target: Floats) -> Any:
     from scipy.optimize import minimize
 
-    limits = [(None, None)] * (form.count - 2) + [LIMITS] * 2
+    limits = [(None, None)] * (law.count - 2) + [LIMITS] * 2
     return minimize(
         _huber,
         start,
-        args=(form, x, y, target),
+        args=(law, x, y, target),
         jac=True,
         method="L-BFGS-B",
         bounds=limits,

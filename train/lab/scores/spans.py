@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.tokenizer_file import special_ids
 from train.config import TrainConfig
+from train.data.readers import Flags, Floats
 from train.data.rows import Piece
 from train.data.vocabulary import vocabulary
 from train.evaluate.judge import Judged, Values, load_judged, stored_values
@@ -31,7 +31,6 @@ from train.evaluate.scores import SCORES, Items, Score
 from train.lab.objectives.denoise import (
     NOISES,
     Denoising,
-    Flags,
     Noise,
     hidden_of,
     random_spans,
@@ -108,15 +107,10 @@ class Filling(Objective):
         spans = int((hidden & ~np.append(False, hidden[:-1])).sum())
         if 0 < marks < spans:
             return False
-        source, target, _ = self._noise.fill(hidden)
+        source, target, _ = self.learned.noise.fill(hidden)
         if self.learned.form != "encoder-decoder":
             return len(source) + len(target) + 2 <= self.context
         return max(len(source), len(target)) < self.context
-
-    @property
-    def _noise(self) -> Noise:
-        assert self.learned is not None
-        return self.learned.noise
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         (piece,) = pieces
@@ -191,7 +185,7 @@ def windows(hidden: Flags, fits: Callable[[Flags], bool]) -> Iterator[slice]:
 
 def span_nats(
     judged: Judged, learned: TrainConfig, texts: Sequence[str], context: int, scoring: Scoring
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Return the nats of the blanked spans of each text. ``learned``: the settings of the model's
     training."""
     objective = Filling(judged, learned, context)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from llmcurate.base.disk.files import file_digest, write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from train.config import TrainConfig
+from train.data.readers import Floats
 from train.data.rows import Rows
 from train.evaluate.judge import Values, load_judged, stored_values
 from train.evaluate.scores import SCORES, Items, Score
@@ -61,7 +61,7 @@ class FineTuned(Score):
         """Return the objective with which models are fine-tuned."""
 
     @abstractmethod
-    def scored(self, model: Path, asked: Path, train: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    def scored(self, model: Path, asked: Path, train: Mapping[str, Any]) -> Floats:
         """Return the value of each line of the file ``asked``, by the fine-tuned ``model``."""
 
     @cached_property
@@ -92,7 +92,7 @@ class FineTuned(Score):
         content = {name: file_digest(path) for name, path in texts.items()}
         return stored_values(run, content, f"tuned {self.steps} {train['context']}", tuned)
 
-    def _tuned(self, run: Path, train: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    def _tuned(self, run: Path, train: Mapping[str, Any]) -> Floats:
         folder = run / "tuned"
         parts = [folder / "learned.jsonl", folder / "asked.jsonl"]
         lines = self.file.read_bytes().split(b"\n")
@@ -150,7 +150,7 @@ class Labels(FineTuned):
                     " more lines with it"
                 )
 
-    def scored(self, model: Path, asked: Path, train: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    def scored(self, model: Path, asked: Path, train: Mapping[str, Any]) -> Floats:
         how = {name: train[name] for name in ("device", "precision") if name in train}
         found = predict(model, asked, context=train["context"], which="last", **how)
         wrong = [
@@ -187,7 +187,7 @@ class Written(FineTuned):
             raise UsageError(f"{name}: an encoder writes no targets: give a FILE with labels")
         assert self.halves
 
-    def scored(self, model: Path, asked: Path, train: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    def scored(self, model: Path, asked: Path, train: Mapping[str, Any]) -> Floats:
         judged = load_judged(model, device=train.get("device", "auto"), which="last")
         checkpoint = newest(model / "checkpoints")
         assert checkpoint is not None

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from llmcurate.base.disk.files import file_digest
@@ -28,7 +27,7 @@ from llmcurate.base.tokenizer_file import load_tokenizer, roles_of, size_of, spe
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.packing import key_of
-from train.data.readers import Foreign, Ints, Part
+from train.data.readers import Flags, Foreign, Ints, Part
 from train.data.rows import Piece, Rows, sides
 from train.data.shards import Shards
 from train.data.vocabulary import Vocabulary, around_texts, stated_around
@@ -213,7 +212,7 @@ class Window:
     places: Ints
     labels: Ints
     words: Ints | None = None
-    characters: npt.NDArray[np.int64] | None = None
+    characters: Ints | None = None
     choices: Ints | None = None
 
     @property
@@ -389,7 +388,7 @@ def shards_of(
     lines: Sequence[int],
     content: str,
     *,
-    said: Sequence[npt.NDArray[np.bool_]] | None = None,
+    said: Sequence[Flags] | None = None,
     **more: Any,
 ) -> Shards:
     """Return encoded documents as shards. ``tokens`` and ``lines`` are the tokens of each document
@@ -439,8 +438,10 @@ class Labelled:
         self.path, self.task, self.context = path, task, context
         self.samples = read_samples(path, task.kind, labelled=labelled)
         self.names = FIXED.get(task.kind) or tuple(names) or labels_of(self.samples, path)
-        if task.kind not in FIXED:
-            self._check_labels()
+        known = set(self.names)
+        for sample in self.samples if task.kind not in FIXED else ():
+            if unknown := [label for label in sample.labels if label not in known]:
+                raise UsageError(f"{path}:{sample.line}: the model has no label {unknown[0]!r}")
         encoder = Encoder(tokenizer, context, read_last=task.reads == "last", stated=stated)
         self.windows = encoder.windows(task.kind, self.samples, self.names)
         content = f"{file_digest(path)} {file_digest(tokenizer)} {context} {task}"
@@ -455,14 +456,6 @@ class Labelled:
             notes=(self._note(encoder),),
         )
 
-    def _check_labels(self) -> None:
-        known = set(self.names)
-        for sample in self.samples:
-            if unknown := [label for label in sample.labels if label not in known]:
-                raise UsageError(
-                    f"{self.path}:{sample.line}: the model has no label {unknown[0]!r}"
-                )
-
     def _note(self, encoder: Encoder) -> str:
         more = len(self.windows) - len(self.samples)
         cut = f", {counted(encoder.cut, 'text')} truncated" if encoder.cut else ""
@@ -471,7 +464,7 @@ class Labelled:
         return f"{self.path.name}: {counted(len(self.samples), 'sample')}{labels}{extra}{cut}"
 
 
-def split(samples: Sequence[Sample], *, held_out: float, seed: int) -> npt.NDArray[np.bool_]:
+def split(samples: Sequence[Sample], *, held_out: float, seed: int) -> Flags:
     """Return True for each held-out sample. Raises ``LlmcurateError`` if all texts are equal."""
     draws = np.array([key_of("split", seed, sample.key) for sample in samples], np.uint64)
     if draws.min() == draws.max():
@@ -512,8 +505,8 @@ class LabelledFeed(Feed):
         own = tokenizer if config.tokenizer is None else Path(config.tokenizer)
         if own is None:
             raise UsageError(
-                "no tokenizer: give the folder of a trained model, or set tokenizer to a"
-                " tokenizer.json"
+                "no tokenizer: give the folder of a model as --model (train one first: a preset"
+                " has no weights), or --tokenizer"
             )
         own = own / "tokenizer.json" if own.is_dir() else own
         self.data = Labelled(path, task, own, config.context, names=names)

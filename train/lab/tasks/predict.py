@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import json_values
 from train.data.feed import Feed
-from train.data.readers import Ints
+from train.data.readers import Floats, Ints
 from train.data.vocabulary import Vocabulary
 from train.evaluate.judge import load_judged
 from train.lab.objectives.labels import VALUES, answers
@@ -118,7 +117,7 @@ def answer_f1(answer: str, predicted: str) -> float:
     return f1((Counter(ours) & Counter(theirs)).total(), len(theirs), len(ours))
 
 
-Outputs = dict[int, list[npt.NDArray[np.float64]]]  # by sample, one array per window
+Outputs = dict[int, list[Floats]]  # by sample, one array per window
 
 
 def head_outputs(
@@ -154,7 +153,7 @@ def head_outputs(
                 )
                 place = first[int(number)]
                 values[place : place + window.answers] = answers(asked, window, task.answers)
-    values = scoring.ranks.total(torch.from_numpy(values).to(scoring.ranks.device)).cpu().numpy()
+    values = scoring.ranks.total_of(values)
     by_sample: Outputs = {}
     for number in windows:
         window, place = data.windows[number], first[int(number)]

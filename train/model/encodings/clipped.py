@@ -27,9 +27,8 @@ class Clipped(Position):
     in_attention: ClassVar[bool] = True
     title: ClassVar[str] = "clipped relative"
     kind: Literal["clipped"] = "clipped"
-    span: int = Field(
-        16, ge=1, description="Distance in tokens from which all share the last vector."
-    )
+    span: int = Field(16, ge=1)
+    """Distance in tokens from which all share the last vector."""
 
     def distance_flops(self, config: Any, context: int) -> float:
         return 2.0 * (self.span * (1 if config.causal else 2) + 1)

@@ -27,21 +27,16 @@ class Disentangled(Position):
     in_attention: ClassVar[bool] = True
     title: ClassVar[str] = "disentangled relative"
     kind: Literal["disentangled"] = "disentangled"
-    span: int = Field(
-        512, ge=2, description="Distance in tokens from which all share the last vector."
-    )
-    buckets: int | None = Field(
-        None,
-        ge=4,
-        description="Vectors to either side: half are for single distances, half for ranges that "
-        "grow with the logarithm up to span (DeBERTa-v2). Without a value one per distance.",
-    )
-    norm: bool = Field(False, description="Apply a norm to the vectors (DeBERTa-v2).")
-    shared: bool = Field(
-        False,
-        description="Use each layer's matrices for tokens also for the keys and queries of "
-        "distances (DeBERTa-v2).",
-    )
+    span: int = Field(512, ge=2)
+    """Distance in tokens from which all share the last vector."""
+    buckets: int | None = Field(None, ge=4)
+    """Vectors to either side: half are for single distances, half for ranges that grow with the
+    logarithm up to span (DeBERTa-v2). Without a value one per distance."""
+    norm: bool = False
+    """Apply a norm to the vectors (DeBERTa-v2)."""
+    shared: bool = False
+    """Use each layer's matrices for tokens also for the keys and queries of distances
+    (DeBERTa-v2)."""
 
     def __post_init__(self) -> None:
         refuse_if(

@@ -24,10 +24,10 @@ class Buckets(Position):
 
     title: ClassVar[str] = "T5 buckets"
     kind: Literal["t5"] = "t5"
-    buckets: int = Field(32, ge=2, description="Buckets of distances.")
-    distance: int = Field(
-        128, ge=1, description="Distance in tokens from which all share the last bucket."
-    )
+    buckets: int = Field(32, ge=2)
+    """Buckets of distances."""
+    distance: int = Field(128, ge=1)
+    """Distance in tokens from which all share the last bucket."""
 
     def __post_init__(self) -> None:
         refuse_if(

@@ -21,7 +21,6 @@ from curate.inspect.browse.originals import replay
 from curate.inspect.browse.pages import list_page
 from curate.inspect.browse.server import Server
 from llmcurate.base.errors import UsageError
-from llmcurate.base.pages.html import ids_of
 from tests.curate.conftest import Bench
 from tests.curate.inspect.browse.chromium import Browser
 from tests.curate.inspect.browse.served import HOSTILE, STEPS, get, rows
@@ -163,18 +162,6 @@ def test_the_report_leads_to_the_documents(server: Server, out: Path) -> None:
     assert "<script" not in page and 'href="/document' not in (out / "report.html").read_text()
 
 
-def test_a_folder_of_pages_has_the_report_and_its_documents(out: Path, bench: Any) -> None:
-    folder = bench.folder / "pages"
-    assert bench.command("browse", out, "--static", folder, "--each", 1).returncode == 0
-    documents, report = ((folder / n).read_text() for n in ("documents.html", "report.html"))
-    check_structure(documents)
-    check_structure(report)
-    anchors = re.findall(r'<a href="documents\.html#(\w+)"', report)
-    assert anchors and all(f'id="{anchor}"' in documents for anchor in anchors)
-    assert len(set(anchors)) == len([name for name in ids_of(report) if name])
-    assert '<a href="report.html">' in documents and "<script" not in report
-
-
 def test_a_cluster_is_found_and_its_duplicates_shown_side_by_side(
     books: Library, server: Server
 ) -> None:
@@ -245,7 +232,7 @@ def test_a_taken_port_and_a_folder_that_is_no_run_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match="give another"):
         Server(books, server.server_port)
-    for arguments in (("browse", "nowhere"), ("browse", "nowhere", "--static", "x.txt")):
+    for arguments in (("browse", "nowhere"), ("browse", "nowhere", "--port", "70000")):
         done = bench.command(*arguments)
         assert done.returncode == 2 and done.stderr.count("\n") == 1
 
@@ -273,18 +260,6 @@ def test_edits_are_replayed_in_any_number_of_steps(
     assert b"".join(r.text for r in runs if not r.put) == original
     assert b"".join(r.text for r in runs if not r.cut) == final
     assert replay(original, edits, final + b"x") is None
-
-
-def test_the_static_page_is_the_same_twice_and_bounded(out: Path, bench: Any) -> None:
-    pages = []
-    for _ in range(2):
-        page = bench.folder / "page.html"
-        done = bench.command("browse", out, "--static", page, "--each", 3)
-        assert done.returncode == 0
-        pages.append(page.read_text())
-    assert pages[0] == pages[1]
-    assert 6 <= pages[0].count("<details class=doc>") <= 3 * 6
-    assert pages[0].count("<script>") == 1 and "'unsafe-inline'; script-src 'sha256-" in pages[0]
 
 
 @pytest.fixture(scope="module")
@@ -327,26 +302,6 @@ def test_chromium_searches_and_reads_by_keyboard(
     for path in ("document?id=d21", "report"):
         browser.open(f"{server.address}{path}", width)
         quiet(browser, width, server.address)
-
-
-@pytest.mark.parametrize("width", [360, 1280])
-def test_chromium_finds_in_the_static_page(
-    out: Path, browser: Browser, bench: Any, width: int
-) -> None:
-    page = bench.folder / "page.html"
-    assert bench.command("browse", out, "--static", page, "--each", 50).returncode == 0
-    browser.requests.clear()
-    browser.open(page.as_uri(), width)
-    browser.press("Tab", 9)
-    assert browser.value("document.activeElement.id") == "find"
-    browser.type("somebody wrote")
-    shown = "[...document.querySelectorAll('details.doc')].filter(d => !d.hidden)"
-    browser.wait(f"{shown}.length === 1")
-    while browser.value("document.activeElement.tagName") != "SUMMARY":
-        browser.press("Tab", 9)
-    browser.press("Enter", 13, "\r")
-    browser.wait(f"{shown}[0].open")
-    quiet(browser, width, page.as_uri())
 
 
 ODD = [

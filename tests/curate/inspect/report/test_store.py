@@ -59,14 +59,14 @@ def elsewhere(function: str, tasks: list[Any], result: type) -> Iterator[tuple[A
 
 
 def figures(out: Path, **how: Any) -> Figures:
-    return gather(out, True, {}, steps=LABELS, **how)
+    return gather(out, {}, steps=LABELS, **how)
 
 
 def test_figures_of_tasks_are_those_of_one_process(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = figures(out)
-    assert whole.ages and whole.opt_outs and whole.freshness and whole.examples
+    assert whole.opt_outs and whole.freshness and whole.examples
     monkeypatch.setattr(store, "GROUPS_A_RANGE", 2)
     calls = []
 

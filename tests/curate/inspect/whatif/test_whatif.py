@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 from typing import Any
@@ -119,7 +118,7 @@ def test_a_setting_that_no_score_decides_is_tried_on_the_texts(bench: Any) -> No
 
 def test_curves_say_what_a_run_with_that_limit_keeps(bench: Any) -> None:
     answered = whatif(bench, "measured", "document_length.max=600")
-    curves = {r.name: r.curve for r in answered.rules if r.curve}
+    curves = {r.name: r.curve for r in answered.rules.values() if r.curve}
     assert {"gopher_quality.few_words", "document_length.too_long"} <= curves.keys()
     for name, setting in (
         ("gopher_quality.few_words", "gopher_quality.min_words"),
@@ -137,7 +136,7 @@ def test_curves_say_what_a_run_with_that_limit_keeps(bench: Any) -> None:
 
 
 def test_the_effect_of_a_rule_alone_is_what_a_run_without_it_keeps_in_addition(bench: Any) -> None:
-    rules = {r.name: r for r in whatif(bench, "measured").rules}
+    rules = whatif(bench, "measured").rules
     kept = whatif(bench, "measured").before
     without = whatif(bench, "measured", "gopher_quality.min_words=0").after.estimate
     alone = rules["gopher_quality.few_words"].alone
@@ -145,14 +144,8 @@ def test_the_effect_of_a_rule_alone_is_what_a_run_without_it_keeps_in_addition(b
     assert alone.bytes == without.bytes - kept.bytes
 
 
-def test_overlap_and_languages_are_those_of_the_stored_reasons(bench: Any) -> None:
+def test_languages_are_those_of_the_stored_reasons(bench: Any) -> None:
     answered = whatif(bench, "measured")
-    pairs: dict[tuple[str, str], int] = {}
-    for row in bench.rows("measured", "rejected"):
-        rules = sorted({f"{r['step']}.{r['rule']}" for r in row["reasons"]})
-        for pair in itertools.combinations(rules, 2):
-            pairs[pair] = pairs.get(pair, 0) + 1
-    assert answered.overlap == pairs and len(pairs) > 3
     langs = [row["lang"] or "(none)" for row in bench.rows("measured")]
     for name, of in answered.languages.items():
         assert of.before.documents == of.after.documents == langs.count(name)
@@ -261,12 +254,12 @@ def test_a_page_shows_names_as_text(bench: Any) -> None:
 
 def test_rules_are_sorted_by_effect_and_idle_rules_left_out(bench: Any) -> None:
     answered = whatif(bench, "measured", "gopher_quality.max_words=110")
-    names = [rule.name for rule in by_effect(answered.rules)]
+    names = [rule.name for rule in by_effect(answered.rules.values())]
     assert names[0] == "gopher_quality.many_words"
-    alone = {rule.name: rule.alone.documents for rule in answered.rules}
+    alone = {rule.name: rule.alone.documents for rule in answered.rules.values()}
     effects = [alone[name] for name in names[1:]]
     assert effects == sorted(effects, reverse=True) and effects[0] > 0
-    idle = [r.name for r in answered.rules if r.rule is not None and not r.marks]
+    idle = [r.name for r in answered.rules.values() if r.rule is not None and not r.marks]
     printed = text_of(answered)
     assert idle and f"left out: {len(idle)} rules that no document fails" in printed
     assert not [name for name in idle if name in printed]

@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from curate.lab.evaluate.planting import near_copy
-from tests.curate.similarity import jaccard
+from tests.curate.similarity import near_copy
 
 WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 WINDOW = 200
@@ -41,10 +40,10 @@ def sides(shared_bench):
     """Training and validation texts: copies, near copies, and passages within other text."""
     draw = random.Random(3)
     train = [prose(draw, 150) for _ in range(16)]
-    train.append(near_copy(train[0], 0.9, ["other"], "a", jaccard).text)
+    train.append(near_copy(train[0], 0.9, "other"))
     train.append(f"{prose(draw, 60)} {train[1][100:500]} {prose(draw, 60)}")
     val = [prose(draw, 150) for _ in range(5)]
-    val.append(near_copy(train[0], 0.92, ["other"], "b", jaccard).text)
+    val.append(near_copy(train[0], 0.92, "another"))
     val.append(f"{prose(draw, 80)} {train[2][50:650]} {prose(draw, 80)}")
     val.append(train[3])
     for name, texts in (("train", train), ("val", val)):

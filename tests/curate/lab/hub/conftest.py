@@ -13,7 +13,9 @@ from tests.curate.lab.hub.hub_server import TOKEN, Hub, serving
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     constants = pytest.importorskip("huggingface_hub.constants", reason="without the extra `hf`")
-    monkeypatch.delenv("LLMCURATE_OFFLINE", raising=False)
+    # Without a network, lm-evaluation-harness is imported with the hub's own variables set.
+    for name in ("LLMCURATE_OFFLINE", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     with serving() as server:
         # Of processes that the test starts, and of this one, which may have read them already.

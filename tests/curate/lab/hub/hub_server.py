@@ -1,12 +1,11 @@
-"""A server that speaks the Hugging Face hub's HTTP API, as far as reading and pushing need it.
+"""A server that speaks the Hugging Face hub's HTTP API, as far as reading needs it.
 
-Repositories are made, files go up by LFS or within a commit, and come down whole or by ranges. Each
-commit keeps its tree, so a revision means the same files for ever.
+Files come down whole or by ranges. Each commit keeps its tree, so a revision means the same files
+for ever.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -19,10 +18,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 TOKEN = "hf_secretOfTests"
-TEXT_BYTES = 4096  # a larger file, or a binary one, goes by LFS
 
 _API = re.compile(r"/api/(dataset|model)s/([^/]+/[^/]+)(?:/(\w[\w-]*)/([^/]+)(?:/(.*))?)?")
-_LFS = re.compile(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch")
 _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 
 
@@ -58,7 +55,6 @@ class Hub:
 
     url: str
     repositories: dict[tuple[str, str], Repository] = field(default_factory=dict)
-    objects: dict[str, bytes] = field(default_factory=dict)  # of LFS, by sha256
     asked: list[tuple[str, str]] = field(default_factory=list)
     fail: str = ""  # requests whose "METHOD path" this pattern finds are answered with an error
     code: int = 500
@@ -142,13 +138,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(self.hub.code, b"{}", X_Error_Message="as the test asked")
         return True
 
-    def _allowed(self) -> bool:
-        """Whether the request may write."""
-        if self.headers.get("Authorization") == f"Bearer {TOKEN}":
-            return True
-        self._send(401, b"{}", X_Error_Message="Invalid credentials in Authorization header")
-        return False
-
     def do_GET(self) -> None:
         path, _ = self._begin()
         if self._fails(path):
@@ -227,25 +216,9 @@ class _Handler(BaseHTTPRequestHandler):
         path, body = self._begin()
         if self._fails(path):
             return None
-        if path == "/api/validate-yaml":
-            return self._json({"warnings": [], "errors": []})
         if path.endswith("/paths-info/" + path.rpartition("/")[2]):
             return self._paths_info(path, body)
-        if not self._allowed():
-            return None
-        if path == "/api/repos/create":
-            return self._create(json.loads(body))
-        if _LFS.fullmatch(path):
-            return self._batch(json.loads(body))
-        match = _API.fullmatch(path)
-        if match is None or match[3] not in ("preupload", "commit"):
-            return self._missing("EntryNotFound")
-        tree = self._of(match[1], match[2], match[4])
-        if tree is None:
-            return None
-        repository = self.hub.repositories[match[1], match[2]]
-        work = self._preupload if match[3] == "preupload" else self._commit
-        return work(repository, tree, body, f"{self.hub.url}/{match[2]}")
+        return self._missing("EntryNotFound")
 
     def _paths_info(self, path: str, body: bytes) -> None:
         match = _API.fullmatch(path)
@@ -256,72 +229,6 @@ class _Handler(BaseHTTPRequestHandler):
         values = re.findall(r"paths=([^&]+)", body.decode()) or json.loads(body)["paths"]
         wanted = [unquote(value) for value in values]
         return self._json([_file(p, tree[p], p in lfs) for p in wanted if p in tree])
-
-    def _create(self, asked: dict[str, Any]) -> None:
-        kind, owner = asked.get("type") or "model", asked.get("organization") or "me"
-        name = f"{owner}/{asked['name']}"
-        url = f"{self.hub.url}/{'datasets/' if kind == 'dataset' else ''}{name}"
-        if (kind, name) in self.hub.repositories:
-            return self._json({"url": url, "error": "You already created this repo"}, 409)
-        private = asked.get("private") or asked.get("visibility") == "private"
-        repository = self.hub.repositories[kind, name] = Repository(bool(private))
-        repository.commit({".gitattributes": b""}, "initial commit")
-        return self._json({"url": url, "name": name, "id": name})
-
-    def _preupload(
-        self, repository: Repository, tree: dict[str, bytes], body: bytes, url: str
-    ) -> None:
-        modes = []
-        for file in json.loads(body)["files"]:
-            sample, path = base64.b64decode(file["sample"]), file["path"]
-            lfs = file["size"] > TEXT_BYTES or b"\0" in sample
-            there = tree.get(path)
-            oid = None
-            if there is not None:  # of a file in LFS not that of its pointer
-                in_lfs = path in repository.lfs
-                oid = hashlib.sha256(there).hexdigest() if in_lfs else git_id(there, False)
-            mode = {"path": path, "uploadMode": "lfs" if lfs else "regular", "shouldIgnore": False}
-            modes.append(mode | ({"oid": oid} if oid else {}))
-        self._json({"files": modes})
-
-    def _batch(self, asked: dict[str, Any]) -> None:
-        objects = []
-        for wanted in asked["objects"]:
-            there = wanted["oid"] in self.hub.objects
-            upload = {"upload": {"href": f"{self.hub.url}/lfs/{wanted['oid']}"}}
-            objects.append(wanted if there else wanted | {"actions": upload})
-        self._json({"transfer": "basic", "objects": objects})
-
-    def do_PUT(self) -> None:
-        path, body = self._begin()
-        if self._fails(path):
-            return None
-        digest = path.rpartition("/")[2]
-        if hashlib.sha256(body).hexdigest() != digest:
-            return self._send(400)
-        self.hub.objects[digest] = body
-        return self._send(200)
-
-    def _commit(
-        self, repository: Repository, tree: dict[str, bytes], body: bytes, url: str
-    ) -> None:
-        after, message = dict(tree), ""
-        for line in body.splitlines():
-            entry = json.loads(line)
-            kind, value = entry["key"], entry["value"]
-            if kind == "header":
-                message = value["summary"]
-            elif kind == "file":
-                after[value["path"]] = base64.b64decode(value["content"])
-            elif kind == "lfsFile":
-                if value["oid"] not in self.hub.objects:
-                    return self._send(400, b"{}", X_Error_Message="an object is missing")
-                after[value["path"]] = self.hub.objects[value["oid"]]
-                repository.lfs.add(value["path"])
-            elif kind == "deletedFile":
-                del after[value["path"]]
-        sha = repository.commit(after, message)
-        return self._json({"commitUrl": f"{url}/commit/{sha}", "commitOid": sha})
 
 
 def _file(path: str, data: bytes, lfs: bool) -> dict[str, Any]:

@@ -111,6 +111,38 @@ def test_mappers_change_texts_as_theirs_do() -> None:
     assert ips[3] == "from  or , version 1.2"
 
 
+def without_tables(text: str) -> str:
+    for columns in range(2, 6):
+        text = re.sub(rf"(?<=\n)((\S+?)([ |\t](\S+?)){{{columns - 1}}}\n+){{2,}}", "", text)
+    return text
+
+
+def test_signs_and_tables_are_removed_as_theirs_are() -> None:
+    texts = [
+        "◆ 中文 abc 12 é🙂|。!",
+        "head\na b\nc d\n\none two three\n1 2 3\n4 5 6\nend",
+        *web_texts(),
+    ]
+    operators = (
+        {"remove_specific_chars_mapper": {"chars_to_remove": "◆é"}},
+        {"remove_non_chinese_character_mapper": {"keep_number": False, "keep_punc": False}},
+        {"remove_table_text_mapper": {"max_col": 5}},
+    )
+    signs, chinese, tables = (
+        edited(migrated(data_juicer, recipe(each)).steps, texts) for each in operators
+    )
+    assert signs[0] == " 中文 abc 12 🙂。!"
+    assert chinese[0] == "中文abc"
+    assert tables[1] == "head\nend" and tables == [without_tables(text) for text in texts]
+
+
+def test_a_random_share_is_read_and_a_random_number_is_not() -> None:
+    drawn = migrated(data_juicer, recipe({"random_selector": {"select_ratio": 0.2}}))
+    assert [(s.name, s.value) for s in drawn.read] == [("share", 0.2)]
+    number = migrated(data_juicer, recipe({"random_selector": {"select_num": 20}}))
+    assert number.remarks[0].unmapped
+
+
 def test_filters_of_a_field_are_filters_of_a_column() -> None:
     numbers = {"specified_numeric_field_filter": {"field_key": "stars", "min_value": 5}}
     values = {"specified_field_filter": {"field_key": "kind", "target_value": ["a", 3, True]}}

@@ -162,6 +162,11 @@ def test_fuzzy_deduplication_has_their_bands_and_their_defaults() -> None:
     }
 
 
+def test_a_key_that_yaml_reads_as_true_is_no_fault() -> None:
+    (step,) = migrated(nemo_curator, "num_buckets: 10\non: [push]").steps
+    assert settings(step)["bands"] == 10
+
+
 def test_the_calls_of_a_script_are_steps() -> None:
     script = """from nemo_curator import Modify, ScoreFilter, Sequential
 LEAST = 80
@@ -229,6 +234,7 @@ def test_an_inversion_by_position_is_not_mapped() -> None:
     [
         ("filters: 3\nx: nemo_curator", "filters must be a list"),
         ("filters:\n- 3", "their.yaml:2: a filter must be a mapping"),
+        ("on: push", "neither filters nor a deduplication of NeMo Curator"),
         ("filters:\n- {name: 3}", "their.yaml:2: name must be a text"),
         (
             "filters:\n- name: UrlsFilter\n  params:\n    max_url_to_text_ratio: many",

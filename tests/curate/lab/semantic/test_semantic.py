@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.lab.semantic import neighbours as semantic_clusters
-from curate.lab.semantic.neighbours import Nearest, count_removed, curve, removed_share
+from curate.lab.semantic.neighbours import Nearest, count_removed, removed_share
 from curate.lab.semantic.semantic_duplicates import DedupSemantic
 from curate.run.stages import Stages
 from llmcurate.base.errors import RunFailed, UsageError
@@ -73,6 +73,14 @@ def base(shared_bench):
 def test_duplicates_and_near_duplicates_are_dropped_and_half_equal_texts_kept(base):
     expected = {f"{kind}{g:02d}" for g in range(40) for kind in "of"}
     assert set(base.ids("base")) == expected
+
+
+def test_keep_none_drops_also_the_one_that_each_chain_would_keep(base):
+    kept = {row["kept_id"] for row in base.decisions("base")}
+    alone = set(base.ids("base")) - kept
+    assert kept and set(semantic(base, corpus(), "none", keep="none")) == alone
+    ids = {row["id"] for row in base.decisions("none")}
+    assert ids == kept | {row["id"] for row in base.decisions("base")}
 
 
 def test_decisions_and_reasons_say_what_matched(base):
@@ -225,17 +233,14 @@ def test_of_equally_similar_documents_the_first_rows_are_dropped(keep, gone, lea
 
 
 def test_the_curve_says_what_another_epsilon_removes(base):
-    table = curve(base.folder / "base/index/dedup_semantic", np.array([0.001, 0.07, 0.3]))
-    source = base.folder / "base.jsonl"
-    for row in table.to_pylist():
-        out = base.run([{"dedup_semantic": {"epsilon": row["epsilon"]}}], source, out="curve")
-        assert out.totals().rejected == row["removed"] == round(row["share"] * 160)
+    for epsilon in (0.07, 0.3):
+        out = base.run(
+            [{"dedup_semantic": {"epsilon": epsilon}}], base.folder / "base.jsonl", out="curve"
+        )
     decided = out.stages[0].decided
     (drawn,) = decided["curves"]
     assert len(drawn["x"]) == len(drawn["y"]) and sorted(drawn["y"]) == drawn["y"]
     assert drawn["mark"][:2] == [0.3, decided["dropped"] / 160]
-    with pytest.raises(UsageError, match=r"no similarity\.parquet"):
-        curve(base.folder / "base/corpus")
 
 
 @pytest.mark.parametrize("share", mostly_slow([0.9, 0.05, 0.5], 2))

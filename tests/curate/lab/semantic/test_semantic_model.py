@@ -112,43 +112,6 @@ def test_a_file_that_is_no_model_is_a_one_line_error(bench, tmp_path, monkeypatc
         bench.run([{"dedup_semantic": {"embedding": str(tmp_path / "none")}}], source)
 
 
-def test_a_folder_of_sentence_transformers_may_not_bring_code(tmp_path, monkeypatch):
-    monkeypatch.setattr(embeddings_model, "find_spec", lambda name: object())
-    modules = tmp_path / "modules.json"
-
-    def check(content: str) -> None:
-        modules.write_text(content)
-        embeddings_model.model_files(tmp_path, "step")
-
-    with pytest.raises(UsageError, match="foreign code: my_code"):
-        check(json.dumps([{"type": "my_code.Evil"}]))
-    with pytest.raises(UsageError, match="cannot be read"):
-        check("[1]")
-    good = json.dumps([{"type": "sentence_transformers.models.Transformer"}])
-    with pytest.raises(UsageError, match="no weights in safetensors format"):
-        check(good)
-    (tmp_path / "model.safetensors").write_bytes(b"weights")
-    check(good)
-
-
-def test_sentence_transformers_gives_its_own_vectors(tmp_path):
-    library = pytest.importorskip("sentence_transformers", reason="no sentence-transformers")
-    try:
-        from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-    except ImportError:  # before version 6
-        from sentence_transformers.models import StaticEmbedding
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-
-    tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
-    static = StaticEmbedding(tokenizer, embedding_weights=TABLE)
-    transformer = library.SentenceTransformer(modules=[static])
-    transformer.save(str(tmp_path / "model"))
-    embedded = vectors(tmp_path / "model", ["cat", "", "dog"])
-    assert embedded.to_pylist()[1] is None
-    np.testing.assert_allclose(embedded.to_pylist()[0], transformer.encode(["cat"])[0], rtol=1e-5)
-
-
 def transformers_model(folder: Path, kind: str) -> Any:
     """The base of a small model whose files it writes into the folder, with a tokenizer."""
     transformers = pytest.importorskip("transformers", reason="no transformers")
@@ -191,13 +154,8 @@ def test_a_folder_of_transformers_gives_its_last_layers_vectors(tmp_path, kind):
     assert alone[0] == embedded[0]
 
 
-def test_a_folder_of_sentence_transformers_may_be_read_by_transformers(tmp_path, monkeypatch):
-    """Where it has no other modules and the package is absent: mean, first or last token."""
+def test_transformers_runs_a_folder_of_sentence_transformers_without_other_modules(tmp_path):
     torch = pytest.importorskip("torch", reason="no torch")
-    installed = embeddings_model.find_spec
-    monkeypatch.setattr(
-        embeddings_model, "find_spec", lambda n: None if n.startswith("sentence") else installed(n)
-    )
     model = transformers_model(tmp_path, "bert")
 
     def write(name: str, settings: Any) -> None:
@@ -212,7 +170,9 @@ def test_a_folder_of_sentence_transformers_may_be_read_by_transformers(tmp_path,
     types = ["models.Transformer", "sentence_transformer.modules.pooling.Pooling", "models.Dense"]
     modules = [{"type": f"sentence_transformers.{name}"} for name in types]
     write("modules.json", modules)
-    assert "needs sentence_transformers: pip install 'llmcurate[embed]'" in refused()
+    assert "names Transformer, Pooling, Dense; only a Transformer" in refused()
+    write("modules.json", [1])
+    assert "modules.json cannot be read" in refused()
     write("modules.json", modules[:2])
     write("sentence_bert_config.json", {"max_seq_length": 3})
     with torch.no_grad():

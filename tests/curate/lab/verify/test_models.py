@@ -72,6 +72,14 @@ def test_tokenizers_encodes_the_texts_of_a_trained_tokenizer_again(
     assert "they differ from position 0" in wrong.text()
 
 
+def test_shards_of_a_folder_of_their_own_are_verified(bench: Any) -> None:
+    source = bench.jsonl("in.jsonl", documents(40))
+    bench.command("tokenizer", "train", source, "--vocab", "300", "-o", "tokenizer")
+    bench.command("tokenizer", "encode", source, "--tokenizer", "tokenizer", "-o", "shards")
+    found = verifying.verify(bench.folder / "shards", 30, 0).tallies
+    assert [(tally.agree, tally.disagree) for tally in found] == [(30, 0)]
+
+
 @pytest.mark.parametrize("variant", ["plain", "ccnet"])
 def test_kenlm_finds_a_perplexity_that_its_model_does_not_give(bench: Any, variant: str) -> None:
     pytest.importorskip("kenlm")

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.scoring.fasttext.classifier import Classifier, features
+from curate.scoring.fasttext.classifier import Classifier, features, tree
 from curate.scoring.fasttext.features import entries as find_entries
 from curate.scoring.fasttext.features import kept_slots, sieve_of, word_slots
-from curate.scoring.fasttext.reading import tree
 from tests.curate.scoring.fasttext import reference
 from tests.curate.scoring.fasttext.conftest import packed, strange
 from tests.curate.scoring.fasttext.small_models import examples

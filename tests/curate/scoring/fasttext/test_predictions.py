@@ -23,24 +23,23 @@ def alike(
     classifier: Classifier,
     lines: list[bytes],
     wanted: list[list[tuple[float, str]]],
-    k: int,
 ) -> None:
-    """The same labels in the same order for every line, and probabilities within 1e-4."""
-    codes, shares = classifier.top(*packed(lines), k)
+    """The same label for every line, and its probability within 1e-4."""
+    codes, shares = classifier.best(*packed(lines))
     for row, best in enumerate(wanted):
-        names = [classifier.header.names[label] for label in codes[row] if label >= 0]
+        names = [classifier.header.names[label] for label in codes[row : row + 1] if label >= 0]
         assert names == [name for _, name in best], lines[row]
-        assert np.abs(shares[row, : len(best)] - [share for share, _ in best]).max(initial=0) < 1e-4
+        assert all(abs(shares[row] - share) < 1e-4 for share, _ in best)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=name)
-def test_the_three_best_labels_are_fasttexts(
+def test_the_best_label_is_fasttexts(
     trained: Callable[..., Path], native_predict: Callable, kind: tuple
 ) -> None:
     path = trained(*kind)
-    wanted = native_predict(path, LINES, 3)
-    alike(Classifier(path), LINES, wanted, 3)
-    alike(Classifier(path, decoded=0), LINES, wanted, 3)
+    wanted = native_predict(path, LINES, 1)
+    alike(Classifier(path), LINES, wanted)
+    alike(Classifier(path, decoded=0), LINES, wanted)
 
 
 @pytest.mark.parametrize("loss", ["softmax", "hs", "ova"])
@@ -59,29 +58,20 @@ def test_all_labels_have_fasttexts_probabilities(
         classifier.probabilities(*packed(LINES), [5])
 
 
-def test_a_threshold_leaves_labels_out_as_fasttext_does(
-    trained: Callable[..., Path],
+def test_of_many_labels_the_best_is_fasttexts(
+    trained: Callable[..., Path], native_predict: Callable
 ) -> None:
-    binding = pytest.importorskip("fasttext_pybind")
     path = trained("hs", labels=300, minn=2, maxn=3)
-    native = binding.fasttext()
-    native.loadModel(str(path))
-    classifier = Classifier(path)
-    codes, _ = classifier.top(*packed(LINES), 300, 0.002)
-    for row, line in enumerate(LINES):
-        wanted = [name for _, name in native.predict(line, 300, 0.002, "replace")]
-        assert [classifier.header.names[x] for x in codes[row] if x >= 0] == wanted
+    alike(Classifier(path), LINES, native_predict(path, LINES, 1))
 
 
 def test_labels_do_not_depend_on_earlier_requests(trained: Callable[..., Path]) -> None:
     path = trained("softmax", 2)
     classifier = Classifier(path)
-    together = classifier.top(*packed(LINES), 2)
+    together = classifier.best(*packed(LINES))
     for row, line in enumerate(LINES):
         label, share = (
-            Classifier(path).top(*packed([line]), 2)
-            if row < 3
-            else classifier.top(*packed([line]), 2)
+            Classifier(path).best(*packed([line])) if row < 3 else classifier.best(*packed([line]))
         )
         assert np.array_equal(label[0], together[0][row])
         assert np.array_equal(share[0], together[1][row])
@@ -93,9 +83,7 @@ def test_a_full_memory_of_words_changes_nothing(trained: Callable[..., Path]) ->
     path = trained("softmax")
     wide, narrow = Classifier(path), Classifier(path)
     narrow._memory = memory(7, most=1)
-    for expected, other in zip(
-        wide.top(*packed(LINES), 3), narrow.top(*packed(LINES), 3), strict=True
-    ):
+    for expected, other in zip(wide.best(*packed(LINES)), narrow.best(*packed(LINES)), strict=True):
         assert np.array_equal(expected, other)
     assert 0 < narrow._memory.used[0] <= 64
 
@@ -106,7 +94,7 @@ def test_a_sample_of_161_languages_has_fasttexts_labels(
     with gzip.open(langid, "rt", encoding="utf-8") as file:
         texts = [json.loads(line)["text"] for number, line in enumerate(file) if number % 20 == 0]
     lines = [text.replace("\n", " ").encode() + b"\n" for text in texts]
-    alike(Classifier(ftz), lines, native_predict(ftz, lines, 5), 5)
+    alike(Classifier(ftz), lines, native_predict(ftz, lines, 1))
 
 
 def test_a_model_with_nan_weights_is_refused(trained: Callable[..., Path], tmp_path: Path) -> None:
@@ -118,12 +106,12 @@ def test_a_model_with_nan_weights_is_refused(trained: Callable[..., Path], tmp_p
     data[at : at + 4] = np.float32(np.nan).tobytes()
     (tmp_path / "bad.bin").write_bytes(data)
     with pytest.raises(UsageError, match="contains NaN: fetch or train it again"):
-        Classifier(tmp_path / "bad.bin").top(*packed(LINES))
+        Classifier(tmp_path / "bad.bin").best(*packed(LINES))
 
 
 def test_no_line_and_empty_lines_have_no_label(trained: Callable[..., Path]) -> None:
     classifier = Classifier(trained("softmax", minn=0, maxn=0))
-    assert classifier.top(*packed([]))[0].shape == (0, 1)
-    codes, shares = classifier.top(*packed([b"", b"  ", b"unseenword"]))
-    assert codes.tolist() == [[-1], [-1], [-1]]
-    assert shares.tolist() == [[0], [0], [0]]
+    assert classifier.best(*packed([]))[0].shape == (0,)
+    codes, shares = classifier.best(*packed([b"", b"  ", b"unseenword"]))
+    assert codes.tolist() == [-1, -1, -1]
+    assert shares.tolist() == [0, 0, 0]

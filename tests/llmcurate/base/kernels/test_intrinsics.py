@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.extract.units import order_of
+from curate.extract.inputs import order_of
 from llmcurate.base.kernels.intrinsics import copy, lower_bound, sorted_index
 from tests.callable_kernels import callable_kernel
 

@@ -24,8 +24,7 @@ from train.lab.scaling.laws import (
     HOFFMANN,
     KAPLAN,
     Chinchilla,
-    ChinchillaForm,
-    KaplanForm,
+    Kaplan,
     Repeats,
 )
 from train.lab.scaling.laws import fit as fit_law
@@ -54,14 +53,14 @@ def measured(sizes, tokens, losses, curves=(), **columns):
 
 @pytest.mark.parametrize("law", [HOFFMANN, BESIROGLU], ids=["Hoffmann", "Besiroglu"])
 def test_without_noise_the_published_constants_come_back(law):
-    fitted, _ = fit_law(ChinchillaForm(), *made(law))
+    fitted, _ = fit_law(Chinchilla, *made(law))
     assert vars(fitted) == pytest.approx(vars(law), rel=1e-5)
 
 
 @pytest.mark.parametrize("law", [HOFFMANN, BESIROGLU], ids=["Hoffmann", "Besiroglu"])
 def test_with_noise_of_a_fifth_of_a_percent_exponents_are_within_0_02(law):
     for seed in range(10):
-        fitted, _ = fit_law(ChinchillaForm(), *made(law, noise=0.002, seed=seed))
+        fitted, _ = fit_law(Chinchilla, *made(law, noise=0.002, seed=seed))
         assert fitted.alpha == pytest.approx(law.alpha, abs=0.02)
         assert fitted.beta == pytest.approx(law.beta, abs=0.02)
         assert fitted.e == pytest.approx(law.e, abs=0.05)
@@ -81,11 +80,9 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(draws):
 
 def test_kaplans_constants_come_back():
     sizes, tokens, losses = made(KAPLAN)
-    assert vars(fit_law(KaplanForm(), sizes, tokens, losses)[0]) == pytest.approx(
-        vars(KAPLAN), 1e-4
-    )
+    assert vars(fit_law(Kaplan, sizes, tokens, losses)[0]) == pytest.approx(vars(KAPLAN), 1e-4)
     noisy = made(KAPLAN, noise=0.002, seed=1)
-    fitted, _ = fit_law(KaplanForm(), *noisy)
+    fitted, _ = fit_law(Kaplan, *noisy)
     assert fitted.alpha_n == pytest.approx(KAPLAN.alpha_n, abs=0.005)
     assert fitted.alpha_d == pytest.approx(KAPLAN.alpha_d, abs=0.005)
     assert fitted.best.exponent == pytest.approx(KAPLAN.best.exponent, abs=0.02)

@@ -8,7 +8,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -146,7 +146,7 @@ def test_without_special_tokens_a_text_follows_the_end_token_of_the_previous_one
     assert window.tokens.tolist() == [end, *ids[0], end, *ids[1]]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from([*WORDS, "<|endoftext|>", "unheard", "ä"]), min_size=1),
     st.integers(4, 30),

@@ -136,7 +136,7 @@ def test_equal_texts_are_on_one_side_whatever_else_the_file_holds(files):
 def test_incompatible_settings_are_a_one_line_error(files, shard_folder, tmp_path):
     plain = settings("classify", shard_folder)
     for changes, message in (
-        ({"tokenizer": None}, "give the folder of a trained model, or set tokenizer"),
+        ({"tokenizer": None}, "no tokenizer: give the folder of a model as --model"),
         ({"context_parallel": 3, "context": 36}, "context_parallel 3 with objective classify"),
         ({"teacher": "x"}, "teacher with objective classify"),
         ({"eval": {"own": "x"}}, "eval with objective classify"),

@@ -1,1 +1,0 @@
-"""The Hugging Face hub: pushing a folder with its card."""
